@@ -1,7 +1,6 @@
 """Figures of results.csv other than the five panels: reward, seeds, diagnostics, time."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,6 +16,8 @@ from common.figures.style import (
     differ,
     entitle,
     label_epochs,
+    legend_above,
+    lone_marker,
     plain,
     shade_empty_epochs,
     stacked_panels,
@@ -57,9 +58,8 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     """Reward per epoch with the environment's own, and steps per episode with the longest, of one run."""
     figure, (reward, steps) = stacked_panels(2, 2.6)
     epochs = curves["epoch"]
-    lone: dict[str, Any] = {"marker": "."} if len(epochs) == 1 else {}
-    shaped: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.6, **lone}
-    other: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.9, **lone}
+    shaped = {"color": COLOURS[0], "linewidth": 1.6} | lone_marker(len(epochs))
+    other = {"color": COLOURS[1], "linewidth": 0.9} | lone_marker(len(epochs))
     reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
     if differ(curves["total_reward"], curves["total_reward_orig"]):
         reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
@@ -85,7 +85,6 @@ def over_seeds(
     Args:
         arms: setting → the curves of its seeds.
         panels: column of results.csv, label.
-        band: from lowest to highest, or the middle half of the seeds.
         title: what the figure shows; without one there is a legend in its place.
 
     Raises:
@@ -105,10 +104,7 @@ def over_seeds(
         if len(arms) > 1:
             axes[0].legend(fontsize="small", frameon=False)
     else:
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), fontsize="small", title=note or None, title_fontsize="small",
-            ncols=3, frameon=False, loc="outside upper center",
-        )  # fmt: skip
+        legend_above(figure, axes[:1], note or None)
     axes[-1].set_xlabel("Environment steps")
     axes[-1].xaxis.set_major_formatter(thousands)
     figure.align_ylabels()
@@ -127,9 +123,8 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
-    lone: dict[str, Any] = {"marker": "."} if epochs == 1 else {}
     seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
-    axis.plot(steps, middle, color=colour, label=f"{plain(arm)} ({seeds})", **lone)
+    axis.plot(steps, middle, color=colour, label=f"{plain(arm)} ({seeds})", **lone_marker(epochs))
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -140,10 +135,7 @@ def last_known(table: np.ndarray) -> np.ndarray:
 
 
 def diagnostics(runs: dict[str, Curves]) -> Figure:
-    """How learning goes: KL, clip fraction, entropy, σ, explained variance; of off-policy runs Q and its target;
-    of SAC and TQC the temperature too.
-
-    Columns that no run has numbers for are left out.
+    """How learning goes: a panel for each of `_DIAGNOSTICS` that some run has numbers for.
 
     Raises:
         UserError: none of them is there.
@@ -155,15 +147,11 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
     for axis, column in zip(axes, columns):
         for i, (name, curves) in enumerate(runs.items()):
             if _has_numbers(curves, column):
-                lone: dict[str, Any] = {"marker": "."} if len(curves["epoch"]) == 1 else {}
-                lone |= {"color": COLOURS[i % len(COLOURS)], "label": plain(name)}
-                axis.plot(curves["epoch"], curves[column], linewidth=1.4, **lone)
+                style = {"color": COLOURS[i % len(COLOURS)], "linewidth": 1.4} | lone_marker(len(curves["epoch"]))
+                axis.plot(curves["epoch"], curves[column], label=plain(name), **style)
         style_axis(axis, LABELS[column])
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
-    figure.legend(
-        list(handles.values()), list(handles), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
-    )
+    legend_above(figure, axes)
     figure.align_ylabels()
     return figure
 
@@ -197,10 +185,6 @@ def time_per_stage(name: str, curves: Curves) -> Figure:
         axis.set_ylim(bottom=0)
     label_epochs(axes[-1], edges[0])
     axes[-1].set_xlim(right=edges[-1])
-    bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
-    figure.legend(
-        handles=bars, title=f"{plain(name)}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
-        loc="outside upper center",
-    )  # fmt: skip
+    legend_above(figure, axes, f"{plain(name)}: {whole / 60:.1f} minutes", columns=4)
     figure.align_ylabels()
     return figure

@@ -1,7 +1,5 @@
 """The five panels: reward, steps and losses over epochs, with the best epochs marked."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -11,6 +9,8 @@ from common.figures.style import (
     Curves,
     differ,
     label_epochs,
+    legend_above,
+    lone_marker,
     plain,
     shade_empty_epochs,
     stacked_panels,
@@ -19,8 +19,6 @@ from common.figures.style import (
 
 _MARK = "#2E9E2E"
 _CIRCLE = "near the best in all three upper panels"
-
-
 _PANELS = (
     ("avg_reward", "avg_reward_orig", "Mean reward\nper episode"),
     ("avg_steps", None, "Mean steps\nper episode"),
@@ -28,15 +26,13 @@ _PANELS = (
     ("loss_actor", None, "Actor loss"),
     ("loss_critic", None, "Critic loss"),
 )
-
-
 _JUDGED = ("total_reward", "avg_reward", "avg_steps")
 
 
-def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.ndarray:
+def near_best_epochs(curves: Curves, most: int = 8) -> np.ndarray:
     """Epochs on which reward per epoch, reward and steps per episode are all near their best.
 
-    "Near" means less than `share` of the curve's range below its maximum. If no epoch is that near in all three
+    "Near" means less than 5% of the curve's range below its maximum. If no epoch is that near in all three
     curves, the distance of the nearest epoch counts. Of neighbouring epochs the one with the highest
     reward is taken, and of those the `most` best, in order.
 
@@ -51,7 +47,7 @@ def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.n
         best, worst = np.nanmax(curve), np.nanmin(curve)
         missing = np.maximum(missing, (best - curve) / max(best - worst, 1e-300))  # NaN stays NaN
     with np.errstate(invalid="ignore"):
-        near = missing <= max(share, np.nanmin(missing))  # [epochs]
+        near = missing <= max(0.05, np.nanmin(missing))  # [epochs]
     stretches = np.split(np.flatnonzero(near), np.flatnonzero(np.diff(np.flatnonzero(near)) > 1) + 1)
     reward = curves["total_reward"]
     peaks = [stretch[np.argmax(reward[stretch])] for stretch in stretches if len(stretch)]
@@ -71,8 +67,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
         epochs = curves["epoch"]
         marked = near_best_epochs(curves)
         for axis, (column, original, _) in zip(axes, _PANELS):
-            lone: dict[str, Any] = dict(marker=".") if len(epochs) == 1 else {}
-            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone)
+            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone_marker(len(epochs)))
             if original is not None and differ(curves[column], curves[original]):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{label}, unshaped")
             for epoch in epochs[marked]:
@@ -92,8 +87,6 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     for axis, (_, _, quantity) in zip(axes, _PANELS):
         style_axis(axis, quantity)
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"
-    )
+    legend_above(figure, axes[:1], columns=2)
     figure.align_ylabels(axes)
     return figure

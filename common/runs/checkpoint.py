@@ -6,7 +6,6 @@ renamed: it is written atomically.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -24,7 +23,6 @@ FORMAT = 2
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 SETTINGS = "run/config"  # name of the array that holds config.json
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # a file is missing, or is no file
 
 
 class _DamagedError(Exception):
@@ -132,30 +130,11 @@ def load(folder: Path, number: int) -> State:
 
 
 def _load(folder: Path, generation: int) -> State:
-    """Raises _DamagedError if the file is damaged, or UserError if the disk or the memory fails."""
-    try:
-        return arrays_file.unpacked(_read(folder, generation))
-    except ValueError as error:
-        raise _DamagedError(f"{error} while opening it") from None
-    except MemoryError:
-        raise UserError(
-            f"there is not enough memory to load {folder}: end other programs and try again; nothing was changed"
-        ) from None
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be read at present ({error.strerror}): try again, and if that does not help, move that "
-            "folder away to go back to the checkpoint before it; nothing was changed"
-        ) from None
-
-
-def _read(folder: Path, generation: int) -> bytes:
-    """The content of a checkpoint whose checksum is right.
+    """The state of a checkpoint whose checksum is right.
 
     Raises:
         _DamagedError: it is not whole.
-        UserError: a newer version wrote it.
-        OSError: the disk fails.
-        MemoryError: it is larger than half of this machine's memory.
+        UserError: a newer version wrote it, or the disk or the memory fails.
     """
     try:
         if folder.is_symlink():
@@ -167,18 +146,25 @@ def _read(folder: Path, generation: int) -> bytes:
         if size > arrays_file.largest_file():
             raise MemoryError
         content = files.read_bytes(folder / STATE, size)
-    except OSError as error:
-        if error.errno in _GONE:
-            raise _DamagedError(f"{type(error).__name__} while reading it") from None
-        raise
-    except (ValueError, files.ForeignFileError) as error:
+        version = written.get("format")
+        if not isinstance(version, int) or written != manifest(generation, content, version):
+            raise _DamagedError("its checksum or number is wrong")
+        if version > FORMAT:
+            raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
+        return arrays_file.unpacked(content)
+    except ValueError as error:
+        raise _DamagedError(f"{error} while reading it") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, files.ForeignFileError) as error:
         raise _DamagedError(f"{type(error).__name__} while reading it") from None
-    version = written.get("format")
-    if not isinstance(version, int) or written != manifest(generation, content, version):
-        raise _DamagedError("its checksum or number is wrong")
-    if version > FORMAT:
-        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
-    return content
+    except MemoryError:
+        raise UserError(
+            f"there is not enough memory to load {folder}: end other programs and try again; nothing was changed"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be read at present ({error.strerror}): try again, and if that does not help, move that "
+            "folder away to go back to the checkpoint before it; nothing was changed"
+        ) from None
 
 
 def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:

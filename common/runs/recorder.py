@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import files
-from common.errors import StoppedError, UserError
+from common.errors import StoppedError
 from common.results import EpochResult, to_columns
 from common.runs import checkpoint, run_folder, trust
 from common.runs.options import RunOptions
@@ -28,15 +28,21 @@ LARGEST_SHARE_OF_LONG = 0.05  # of a long epoch, that writing one may take
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 
 
+def board_of(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
+    """A run's TensorBoard log; None if it is not to be recorded."""
+    if "tensorboard" not in options.record:
+        return contextlib.nullcontext()
+    from common.runs.board import Board  # imports TensorFlow
+
+    return Board(folder / run_folder.TENSORBOARD, screen.say)
+
+
 class Recorder:
     """Called with the row of each epoch; a context manager, in which signals stop the run.
 
-    A row goes to the screen, results.csv, TensorBoard and the figure. With `--checkpoint-every 0` a checkpoint is due
-    every ten epochs, or less often if saving would take more than 1% of the run time. It is also due after an epoch of
-    more than three seconds, unless saving would take more than 5% of these.
-
-    A signal stops the run at the end of its epoch. An epoch that takes longer than a few seconds is given up once it
-    has taken longer than the epochs before it that are not saved and are given up too.
+    A row goes to the screen, results.csv, TensorBoard and the figure. A signal stops the run at the end of its epoch.
+    An epoch that takes longer than a few seconds is given up once it has taken longer than the epochs before it that
+    are not saved and are given up too.
 
     Args:
         trainer: with the epochs that a resumed run already has.
@@ -63,7 +69,6 @@ class Recorder:
         self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
         self._screen, self._check_lock, self._callback = screen or Terminal(), check_lock, callback
         self._resume = trust.command("resume", folder, trainer.config)
-        self._board: Board | None = None
         self._figure_due = 0.0
         self.saving_seconds = self._last_saving = 0.0  # of all checkpoints, of the last one
         self._saved_epoch, self._saved_at = trainer.epoch, time.perf_counter()
@@ -74,12 +79,10 @@ class Recorder:
         trainer = self._trainer
         with contextlib.ExitStack() as parts:
             self._table = parts.enter_context(
-                run_folder.ResultsFile(self._folder, trainer.results, trainer.result_type, self._resume)
+                run_folder.ResultsFile(self._folder, trainer.results, trainer.result_type)
             )
-            if "tensorboard" in self._options.record:
-                from common.runs.board import Board  # imports TensorFlow
-
-                self._board = parts.enter_context(Board(self._folder / run_folder.TENSORBOARD, self._screen.say))
+            self._board = parts.enter_context(board_of(self._folder, self._options, self._screen))
+            if self._board is not None:
                 self._board.settings(self._folder.name, trainer.config)
             self._screen.begin(trainer.config.epochs, len(trainer.results))
             parts.callback(self._screen.end)
@@ -118,7 +121,8 @@ class Recorder:
         return ends
 
     def _record(self, result: EpochResult) -> None:
-        self._table.write(result)
+        with run_folder.lost_disk_error(self._folder / run_folder.RESULTS, self._resume):
+            self._table.write(result)
         if self._board is not None:
             self._board.row(result)
         self._screen.row(result)
@@ -172,12 +176,9 @@ class Recorder:
         self._check_lock()
         began = time.perf_counter()
         state = checkpoint.with_settings(self._trainer.state(), self._content)
-        try:
+        with run_folder.lost_disk_error(self._folder, self._resume):
             checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
             self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
-        except (UserError, OSError) as error:
-            fault = f"{self._folder} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
-            raise run_folder.lost_disk(fault, self._resume) from None
         self._saved_epoch, self._saved_at = epoch, time.perf_counter()
         self._last_saving = self._saved_at - began
         self.saving_seconds += self._last_saving

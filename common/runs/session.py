@@ -145,8 +145,8 @@ def _run(
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
         elif folder is not None and isinstance(error, OSError) and error.errno in files.FULL:
-            fault = f"{error.filename or folder} cannot be written ({error.strerror})"
-            raise run_folder.lost_disk(fault, trust.command("resume", folder, trainer.config)) from None
+            with run_folder.lost_disk_error(error.filename or folder, trust.command("resume", folder, trainer.config)):
+                raise
         raise
     finally:
         trainer.close()
