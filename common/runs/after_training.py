@@ -48,11 +48,12 @@ def score_and_film(
 def evaluate(trainer: "TrainerBase", episodes: int) -> evaluation.Summaries:
     """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
     agent = trainer.agent
-    return trainer.beside_training(
+    return trainer.scoring.beside_training(
         lambda: evaluation.evaluate_both(
             agent.acting_policy(), agent.action_map, trainer.played_environment, episodes,
             restarts=trainer.config.environment_restarts,
-        )
+        ),
+        trainer.epoch,
     )  # fmt: skip
 
 

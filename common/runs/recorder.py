@@ -46,14 +46,9 @@ class Recorder:
 
     Args:
         trainer: with the epochs that a resumed run already has.
-        folder: of the run; the figure's legend shows its name.
-        screen: shows the run; None takes the terminal.
         content: of config.json, which every checkpoint holds a copy of.
         check_lock: called before something is written; see `one_process.only_here`.
         callback: called with each row, once it is recorded and a checkpoint that is due is written.
-
-    Attributes:
-        saving_seconds: spent on checkpoints so far.
     """
 
     def __init__(
@@ -106,7 +101,13 @@ class Recorder:
             StoppedError: a signal has asked the run to stop, and a checkpoint is written.
         """
         self._check_lock()
-        self._record(result)
+        with run_folder.lost_disk_error(self._folder / run_folder.RESULTS, self._resume):
+            self._table.write(result)
+        if self._board is not None:
+            self._board.row(result)
+        self._screen.row(result)
+        if time.monotonic() >= self._figure_due and len(self._trainer.results) > 1:
+            self.draw()
         is_last = result.epoch == self._trainer.config.epochs or self._trainer.solved
         if self.is_due(result.epoch) or is_last or self._stop:
             self.save(result.epoch)
@@ -119,15 +120,6 @@ class Recorder:
         now = time.perf_counter()
         self._epoch_seconds, self._epoch_began = now - self._epoch_began, now
         return ends
-
-    def _record(self, result: EpochResult) -> None:
-        with run_folder.lost_disk_error(self._folder / run_folder.RESULTS, self._resume):
-            self._table.write(result)
-        if self._board is not None:
-            self._board.row(result)
-        self._screen.row(result)
-        if time.monotonic() >= self._figure_due and len(self._trainer.results) > 1:
-            self.draw()
 
     def draw(self, last: bool = False) -> None:
         """Redraw the five-panel figure, if it is to be recorded; drawing takes at most 2% of the run time.
@@ -162,8 +154,7 @@ class Recorder:
 
     def is_due(self, epoch: int) -> bool:
         """Whether a checkpoint should be written after this epoch."""
-        every = self._options.checkpoint_every
-        if every:
+        if every := self._options.checkpoint_every:
             return epoch % every == 0
         now = time.perf_counter()
         since, lasted, self._asked_at = now - self._saved_at, now - max(self._saved_at, self._asked_at), now
@@ -219,7 +210,7 @@ class Recorder:
             os._exit(128 + number)
 
     def _line(self) -> str:
-        saved, epochs = self._saved_epoch, self._trainer.config.epochs
-        if not saved:
+        if not self._saved_epoch:
             return f"stopped before the first epoch was saved, so nothing is kept; start again with {self._resume}"
-        return f"stopped after epoch {saved} of {epochs}; continue with {self._resume}"
+        epochs = self._trainer.config.epochs
+        return f"stopped after epoch {self._saved_epoch} of {epochs}; continue with {self._resume}"

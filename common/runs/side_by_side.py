@@ -44,7 +44,8 @@ def side_by_side(
     Args:
         rest: for how many frames the last one is shown.
     """
-    bold, plain = (_font(name) for name in ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf"))
+    fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    bold, plain = (ImageFont.truetype(str(fonts / f"{name}.ttf"), 15) for name in ("DejaVuSans-Bold", "DejaVuSans"))
     width, height = episodes[0][0].size
     paper = Image.new("RGB", (len(episodes) * (width + GAP) - GAP, HEADING + height), PAPER)
     draw = ImageDraw.Draw(paper)
@@ -52,8 +53,7 @@ def side_by_side(
         for line, (text, letters) in enumerate(zip(lines, (bold, plain))):
             draw.text((i * (width + GAP) + 2, 3 + 20 * line), text, INK, letters)
     blank = Image.new("RGB", (width, height), PAPER)
-    length = max(map(len, episodes)) + rest
-    for number in range(length):
+    for number in range(max(map(len, episodes)) + rest):
         film = paper.copy()
         for i, frames in enumerate(episodes):
             picture = frames[min(number, len(frames) - 1)]
@@ -61,11 +61,6 @@ def side_by_side(
                 picture = Image.blend(blank, picture, PALE)
             film.paste(picture, (i * (width + GAP), HEADING))
         yield film
-
-
-def _font(name: str) -> ImageFont.FreeTypeFont:
-    """One of the fonts that come with matplotlib."""
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), 15)
 
 
 def small_gif(frames: Sequence[Image.Image], frame_rate: float, largest: int) -> bytes:
