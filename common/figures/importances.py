@@ -15,7 +15,6 @@ def importances(shares: Mapping[str, float], scores: Sequence[float], metric: st
     Args:
         shares: setting → share, which add up to 1; empty before there are enough trials.
         scores: of the completed trials, in their order.
-        metric: what the score is.
     """
     figure = Figure(figsize=(9, 3 + 0.25 * len(shares)), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -46,9 +46,7 @@ def compare(
 
     Args:
         title: the finding.
-        arms: setting → what its seeds scored.
         panels: column of results.csv, label; the levels are drawn in the first.
-        levels: scores to compare with.
         lowest: where the first panel's axis begins; None shows everything.
         lowest_score: where the scores' axis begins; those below it are written there as numbers.
         milestone: what a triangle in the first panel marks, if the settings have any.
@@ -90,7 +88,6 @@ def tasks(
 
     Args:
         title: the finding.
-        arms: task → what its seeds scored.
         solved: task → the score that counts as solved, where there is one.
         lowest: task → where its axis begins; the others show everything.
     """

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 def score_and_film(
     trainer: "TrainerBase", folder: Path, options: RunOptions, screen: Terminal, check_lock: Callable[[], None]
 ) -> None:
-    """Score and film the trained agent, unless `finished.json` says that it is done.
-
-    Args:
-        check_lock: see `one_process.only_here`.
-    """
+    """Score and film the trained agent, unless `finished.json` says that it is done."""
     left = finished.missing(folder, trainer.config.epochs, options)
     if not left:
         return

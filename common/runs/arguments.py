@@ -170,13 +170,11 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
 def short_help(
     program: str, presets: Collection[str], chosen: str, settings: list[Described], values: Mapping[str, object]
 ) -> str:
-    """The text, in lines of at most 100 columns.
+    """The text, in lines of at most 100 columns: those of all settings that are `main`, and how to see the others.
 
     Args:
-        presets: names; none where a run is resumed.
+        presets: none where a run is resumed.
         chosen: whose values are shown: a preset, or a run's folder.
-        settings: all there are; those that are `main` are shown.
-        values: name → value.
     """
     groups = ", ".join(dict.fromkeys(setting.group for setting in settings if not setting.main))
     names = f"PRESET is a named set of settings: {', '.join(presets)}." if presets else ""

@@ -34,10 +34,6 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
 
     Newer ones than this are removed too: the run went back to before them, since they were damaged.
 
-    Args:
-        generation: the epoch after which the state was taken.
-        state: name → array.
-
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
     """
@@ -168,13 +164,10 @@ def _load(folder: Path, generation: int) -> State:
 
 
 def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
-    """Check that arrays of equal names in two states have equal types and shapes.
+    """Check that arrays have the types and shapes of those in a trainer's own state.
 
     Arrays that grow during a run may have any shape: those that are empty in `own`, and packed JSON. The best
     parameters are compared with the present ones.
-
-    Args:
-        own: of the trainer that is about to load it.
 
     Raises:
         ValueError: an array has another type or shape.
@@ -186,11 +179,7 @@ def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -
 
 
 def settings_of(state: Mapping[str, np.ndarray]) -> object:
-    """The copy of config.json that a state holds, see `with_settings`.
-
-    Returns:
-        None where there is no copy, or it cannot be read.
-    """
+    """The copy of config.json that `with_settings` added; None where there is none, or it cannot be read."""
     try:
         return unpack_json(state[SETTINGS])
     except (KeyError, ValueError, RecursionError):

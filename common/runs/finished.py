@@ -31,11 +31,7 @@ def is_done(folder: Path, stage: str, epochs: int) -> bool:
 
 
 def note(folder: Path, stage: str, epochs: int, file: str = "") -> None:
-    """Record that a stage is done.
-
-    Args:
-        file: that the stage wrote; "" for an environment that cannot be filmed.
-    """
+    """Record that a stage is done; its file is "" for an environment that cannot be filmed."""
     recorded, done = _read(folder)
     done = done if recorded == epochs else {}
     files.write_json(folder / FILE, {"epochs": epochs, "stages": done | {stage: file}})
@@ -69,15 +65,9 @@ def epochs_of(folder: Path) -> int:
 
 
 def set_aside(folder: Path, epoch: int) -> Path | None:
-    """Move the results of a shorter run into a folder of their own, before that run continues.
+    """Move the results of a run that was trained to this epoch into a folder of their own, before it continues.
 
-    It may be interrupted and called again, since finished.json is moved last.
-
-    Args:
-        epoch: the last epoch that it has trained.
-
-    Returns:
-        The folder; None if there was nothing to move.
+    It may be interrupted and called again, since finished.json is moved last. None if there was nothing to move.
 
     Raises:
         UserError: a link is in the way.

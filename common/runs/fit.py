@@ -42,7 +42,6 @@ def fitted(
     """The settings and options of a new run, which are chosen anew for a slow environment.
 
     Args:
-        config, options: as they are without a choice.
         typed: names of the settings and options that stay.
         say: called with a line that tells what was chosen.
 

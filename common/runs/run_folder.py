@@ -43,11 +43,7 @@ _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2
 
 
 def create(runs_folder: str, name: str | None, default_name: str) -> Path:
-    """Make a new, empty run folder.
-
-    Args:
-        runs_folder: that contains it; made if it is missing.
-        name: of the folder; None takes `default_name`, or the first free of `default_name`-2, -3, …
+    """Make a new, empty run folder; without a name `default_name`, or the first free of `default_name`-2, -3, …
 
     Raises:
         UserError: the name is taken, or the folder cannot be made.
@@ -98,13 +94,12 @@ def write_config(
 
     Args:
         resumed_after: the epoch after which the run is resumed; None for a new run.
-        options: of the run; None stands for the defaults.
         environment: of the run, whose spaces are stored too, so that its agent can act without it.
 
     Returns:
         What was written; checkpoints hold a copy.
     """
-    settings = _as_json(config)
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # with lists in place of tuples
     started = datetime.now(UTC).isoformat(timespec="seconds")
     now: dict[str, object] = {"command": typed_command(), "versions": _versions(), "started": started}
     content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
@@ -124,12 +119,6 @@ def write_config(
         content |= {name: before[name] for name in now if name in before} | {"resumed": resumed}
     write_json(folder / CONFIG, content)
     return content
-
-
-def _as_json(config: TrainingConfig) -> dict[str, Any]:
-    """Settings as they come back from config.json: lists in place of tuples."""
-    settings: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    return settings
 
 
 def typed_command() -> str:
@@ -290,9 +279,7 @@ def lost_disk_error(path: object, resume_command: str) -> Iterator[None]:
 class ResultsFile:
     """`results.csv`: one row per epoch, written after each epoch; a context manager, which closes the file.
 
-    Args:
-        rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
-            doubled.
+    It is rewritten with the rows that a resumed run already has, so that none is lost or doubled.
     """
 
     def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:

@@ -45,9 +45,6 @@ class Typed(NamedTuple):
 def check_trusted(where: Path, config: TrainingConfig, typed: Typed) -> None:
     """Check that the user typed everything that could run somebody else's code.
 
-    Args:
-        where: the run's folder, or the file that the settings come from.
-
     Raises:
         UserError: something has to be typed again.
     """
@@ -61,11 +58,7 @@ def check_trusted(where: Path, config: TrainingConfig, typed: Typed) -> None:
 
 
 def check_no_other_environment(folder: Path, config: TrainingConfig, typed: Typed) -> None:
-    """Check that what the user typed is the environment of the run, which is the one that is played.
-
-    Raises:
-        UserError: it is another one.
-    """
+    """Raises UserError if the user typed another environment than the run's, which is the one that is played."""
     env = typed.env
     if env is not None and env not in _names_of(config.env) and config.env not in _names_of(env):
         raise UserError(f"{folder} was trained on {config.env}, and plays on it alone: leave out --env {env}")
