@@ -1,8 +1,7 @@
 """Figures of a policy's actions and its critic's values over observations of one or two dimensions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +12,7 @@ from common.errors import UserError
 from common.figures.style import COLOURS, style_axis
 
 
-@dataclass(frozen=True)
-class PolicyGrid:
+class PolicyGrid(NamedTuple):
     """The points at which a policy is drawn: one axis or two, and the observation at each point.
 
     Attributes:

@@ -4,6 +4,7 @@ Because the number of epochs is recorded, the results of a shorter run are never
 epochs.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,9 @@ def set_aside(folder: Path, epoch: int) -> Path | None:
 
 def _read(folder: Path) -> tuple[int, dict[str, str]]:
     """The number of epochs, and stage → file; 0 and {} if finished.json is missing or damaged."""
-    try:
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         content: Any = files.read_json(folder / FILE)
         epochs, done = content["epochs"], content["stages"]
         if isinstance(epochs, int) and {*done.values()} <= {*_RESULTS, ""}:
             return epochs, dict(done)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        pass
     return 0, {}

@@ -15,8 +15,7 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs.environment import Environment, environment_of
 from common.envs.vector_env import resolve_backend
-from common.envs.worker_processes import CannotStartError, cores, in_background
-from common.errors import UserError
+from common.envs.worker_processes import cores, in_background
 from common.progress import duration
 from common.rollout.playing import STEP_BOUND
 from common.runs.options import RunOptions
@@ -111,29 +110,26 @@ def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace
 
 def _pace(config: TrainingConfig, environment: Environment, backend: str, seconds: float) -> Pace:
     """`measured_pace`, for the backend of processes in one of its own, since the environment's code may crash it."""
-    if backend == "gymnasium":
-        return measured_pace(environment, seconds)
-    work = functools.partial(measured_pace, environment, seconds)
     try:
+        if backend == "gymnasium":
+            return measured_pace(environment, seconds)
+        work = functools.partial(measured_pace, environment, seconds)
         with in_background(work, config.environment_time_limit) as result:
             return result()
-    except (CannotStartError, UserError, RuntimeError, OSError):
+    except Exception:  # the environment is the user's code; training will tell
         return Pace(0.0, math.nan)
 
 
 def measured_pace(environment: Environment, seconds: float) -> Pace:
     """The pace of one environment, from a thousand steps or those of so many seconds."""
     steps, length, longest, over = 0, 0, math.nan, False
-    try:
-        with closed(environment.make()) as env:
-            env.reset(seed=0)
-            began = time.perf_counter()
-            while (spent := time.perf_counter() - began) < seconds and steps < 1000:
-                if over:
-                    longest, length = np.fmax(length, longest), 0
-                    env.reset()
-                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-                steps, length, over = steps + 1, length + 1, terminated or truncated
-    except Exception:  # the environment is the user's code; training will tell
-        return Pace(0.0, math.nan)
+    with closed(environment.make()) as env:
+        env.reset(seed=0)
+        began = time.perf_counter()
+        while (spent := time.perf_counter() - began) < seconds and steps < 1000:
+            if over:
+                longest, length = np.fmax(length, longest), 0
+                env.reset()
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            steps, length, over = steps + 1, length + 1, terminated or truncated
     return Pace(spent / max(1, steps), float(longest))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from common import files
-from common.config import MAY_CHANGE, TrainingConfig
+from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.envs.stored_spaces import to_json
 from common.errors import UserError
@@ -238,19 +238,19 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
     """Raises UserError if a run's settings are not those that its checkpoint was written with.
 
     Args:
-        saved: config.json's content as the checkpoint holds it, see `checkpoint.settings_of`.
+        saved: what `checkpoint.settings_of` found in it.
     """
-    settings = _as_json(config)
     try:
-        before = saved["config"]
-        changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]
-    except (KeyError, TypeError):
+        before, written = _config_of(saved, {config.METHOD: type(config)}), saved["config"]
+    except _FAULTS:
         return
-    for name in changed:
-        raise UserError(
-            f"{folder / CONFIG} says {name} {settings[name]}, the run's checkpoint {before[name]}: put that back, or "
-            f"remove {CONFIG}, which is then written again from the checkpoint"
-        )
+    for name in config.differences(before):
+        if name in written:
+            raise UserError(
+                f"{folder / CONFIG} says {name} {getattr(config, name)}, the run's checkpoint "
+                f"{getattr(before, name)}: put that back, or remove {CONFIG}, which is then written again from the "
+                "checkpoint"
+            )
 
 
 def check_name(path: str) -> None:

@@ -254,17 +254,15 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
 
 def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal) -> None:
     """Load the newest whole checkpoint into the trainer; without any checkpoint the run begins again."""
-
-    def warn(line: str) -> None:
-        screen.say(f"warning: {line}")
-
     _, _, damage = run_folder.read_content(folder, {trainer.config.METHOD: type(trainer.config)})
     if damage:
-        warn(f"{folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint")
+        screen.say(
+            f"warning: {folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint"
+        )
     if not checkpoint.generations(folder / CHECKPOINTS):
-        warn("the run was interrupted before its first checkpoint, so it starts again with its first epoch")
+        screen.say("warning: the run was interrupted before its first checkpoint, so it starts again with epoch 1")
         return
-    number, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
+    number, state = checkpoint.load_newest(folder / CHECKPOINTS, lambda line: screen.say(f"warning: {line}"))
     if number > trainer.config.epochs:
         raise UserError(f"{folder} has {number} epochs already: ask for as many or more with --epochs")
     run_folder.check_same_settings(folder, trainer.config, checkpoint.settings_of(state))

@@ -5,7 +5,6 @@ Modules in a run folder are never imported: a run may come from somebody else, a
 
 import contextlib
 import functools
-import importlib.abc
 import importlib.machinery
 import json
 import os
@@ -15,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from common.config import TrainingConfig
 from common.errors import UserError
@@ -100,10 +99,8 @@ def flags_again(config: TrainingConfig) -> str:
     """The flags that `check_trusted` asks for, each after a space; empty for most environments."""
     words: list[str] = []
     for name, value in _needed(config).items():
-        words += [
-            _flag(name),
-            *(value if isinstance(value, tuple) else [value if isinstance(value, str) else json.dumps(value)]),
-        ]
+        values = value if isinstance(value, tuple) else [json.dumps(value) if isinstance(value, dict) else value]
+        words += [_flag(name), *values]
     return f" {shlex.join(words)}" if words else ""
 
 
@@ -131,27 +128,24 @@ def _around(place: str, folders: frozenset[Path]) -> Path | None:
     return next((folder for folder in folders if resolved.is_relative_to(folder)), None)
 
 
-class _Refusal(importlib.abc.MetaPathFinder):
-    """An import finder that comes before all others; it refuses some modules and finds none."""
+class Refusal:
+    """An import finder that comes before all others; it refuses the modules in some folders and finds none."""
 
-    def __init__(self) -> None:
-        self.folders: set[Path] = set()
+    folders: ClassVar[set[Path]] = set()
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+    @classmethod
+    def find_spec(cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None:
             return
         is_link = os.path.islink(spec.origin)
         place = os.path.dirname(os.path.realpath(spec.origin) if is_link else os.path.abspath(spec.origin))
-        folder = _around(place, frozenset(self.folders))
+        folder = _around(place, frozenset(cls.folders))
         if folder is not None:
             raise UserError(
                 f"the module {name} lies in {folder}, beside a run or a preset file, and nothing is imported from "
                 "there: move its file beside your own programs if you trust it"
             )
-
-
-refusal = _Refusal()
 
 
 def refuse(folder: Path) -> None:
@@ -162,9 +156,9 @@ def refuse(folder: Path) -> None:
     folder = folder.resolve()
     if _CODE.is_relative_to(folder):
         return
-    refusal.folders.add(folder)
-    if refusal not in sys.meta_path:
-        sys.meta_path.insert(0, refusal)
+    Refusal.folders.add(folder)
+    if Refusal not in sys.meta_path:
+        sys.meta_path.insert(0, Refusal)
 
 
 def refuse_runs(folder: Path) -> None:
