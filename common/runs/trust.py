@@ -129,12 +129,13 @@ def _around(place: str, folders: frozenset[Path]) -> Path | None:
 
 
 class Refusal:
-    """An import finder that comes before all others; it refuses the modules in some folders and finds none."""
+    """An import finder that comes before all others and finds none."""
 
     folders: ClassVar[set[Path]] = set()
 
     @classmethod
     def find_spec(cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raises UserError for a module in one of the folders."""
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None:
             return
