@@ -3,19 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from common.figures.style import (
-    COLOURS,
-    EMPTY_EPOCHS,
-    Curves,
-    differ,
-    label_epochs,
-    legend_above,
-    lone_marker,
-    plain,
-    shade_empty_epochs,
-    stacked_panels,
-    style_axis,
-)
+from common.figures import style
+from common.figures.style import Curves
 
 _MARK = "#2E9E2E"
 _CIRCLE = "near the best in all three upper panels"
@@ -61,14 +50,14 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     mark the epochs of `near_best_epochs`; triangles, the epoch whose parameters scored best by `best_metric`; grey
     bands, epochs in which no episode finished. The legend says so.
     """
-    figure, axes = stacked_panels(len(_PANELS), 2)
+    figure, axes = style.stacked_panels(len(_PANELS), 2)
     for run, (name, curves) in enumerate(runs.items()):
-        colour, label = COLOURS[run % len(COLOURS)], plain(name)
-        epochs = curves["epoch"]
-        marked = near_best_epochs(curves)
+        colour, label = style.colour_of(run), style.plain(name)
+        epochs, marked = curves["epoch"], near_best_epochs(curves)
+        lone = style.lone_marker(len(epochs))
         for axis, (column, original, _) in zip(axes, _PANELS):
-            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone_marker(len(epochs)))
-            if original is not None and differ(curves[column], curves[original]):
+            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone)
+            if original is not None and style.differ(curves[column], curves[original]):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{label}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)
@@ -82,11 +71,11 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
                     epochs[best], curves[column][best], "v", color=colour, markeredgecolor="black", markersize=8,
                     label=f"{label}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,
                 )  # fmt: skip
-    if shade_empty_epochs(axes[:2], runs):
-        axes[0].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
+    if style.shade_empty_epochs(axes[:2], runs):
+        axes[0].annotate(style.EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, quantity) in zip(axes, _PANELS):
-        style_axis(axis, quantity)
-    label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
-    legend_above(figure, axes[:1], columns=2)
+        style.style_axis(axis, quantity)
+    style.label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    style.legend_above(figure, axes[:1], columns=2)
     figure.align_ylabels(axes)
     return figure
