@@ -44,8 +44,8 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     """Reward per epoch with the environment's own, and steps per episode with the longest, of one run."""
     figure, (reward, steps) = style.stacked_panels(2, 2.6)
     epochs = curves["epoch"]
-    shaped = {"color": style.COLOURS[0], "linewidth": 1.6} | style.lone_marker(len(epochs))
-    other = {"color": style.COLOURS[1], "linewidth": 0.9} | style.lone_marker(len(epochs))
+    shaped = style.lone_marker(len(epochs)) | {"color": style.COLOURS[0], "linewidth": 1.6}
+    other = style.lone_marker(len(epochs)) | {"color": style.COLOURS[1], "linewidth": 0.9}
     reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
     if style.differ(curves["total_reward"], curves["total_reward_orig"]):
         reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
@@ -133,7 +133,7 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
     for axis, column in zip(axes, columns):
         for i, (name, curves) in enumerate(runs.items()):
             if _has_numbers(curves, column):
-                look = {"color": style.colour_of(i), "linewidth": 1.4} | style.lone_marker(len(curves["epoch"]))
+                look = style.lone_marker(len(curves["epoch"])) | {"color": style.colour_of(i), "linewidth": 1.4}
                 axis.plot(curves["epoch"], curves[column], label=style.plain(name), **look)
         style.style_axis(axis, LABELS[column])
     style.label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))

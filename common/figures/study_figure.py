@@ -79,10 +79,7 @@ def compare(
 
 
 def tasks(
-    title: str,
-    arms: dict[str, ArmScores],
-    solved: dict[str, float],
-    lowest: Mapping[str, float] | None = None,
+    title: str, arms: dict[str, ArmScores], solved: dict[str, float], lowest: Mapping[str, float] | None = None
 ) -> Figure:
     """Small multiples: a panel for each task, with the reward while training and, at the right edge, its scores.
 
