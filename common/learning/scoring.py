@@ -88,8 +88,7 @@ def validation_is_due(config: TrainingConfig, epoch: int, last: int, score: floa
 class WeightAverage:
     """An exponential moving average of an agent's weights, over epochs (Polyak and Juditsky 1992).
 
-    Args:
-        decay: weight of the past in the average, 0 to below 1; 0 turns averaging off.
+    `decay` is the weight of the past in the average, 0 to below 1; 0 turns averaging off.
     """
 
     def __init__(self, agent: Any, decay: float) -> None:

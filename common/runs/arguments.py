@@ -28,10 +28,7 @@ REPLACED: dict[str, str] = {f"--{name}": instead for name, instead in tomllib.lo
 def read(
     arguments: Sequence[Described], words: Sequence[str], program: str, description: str, help_flag: str = "--help"
 ) -> dict[str, Any]:
-    """Name → value of every argument.
-
-    Args:
-        help_flag: what error messages name for all settings.
+    """Name → value of every argument; error messages name `help_flag` for all settings.
 
     Raises:
         UserError: an argument is unknown, is missing, or has a wrong value.

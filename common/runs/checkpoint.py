@@ -94,10 +94,7 @@ def _is_number(name: str) -> bool:
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
-    """The number and state of the newest checkpoint that is whole.
-
-    Args:
-        warn: called with a line for every damaged checkpoint.
+    """The number and state of the newest checkpoint that is whole; `warn` is told of every damaged one.
 
     Raises:
         UserError: there is none, one was written by a newer version, or the disk or the memory fails at present.
@@ -126,12 +123,7 @@ def load(folder: Path, number: int) -> State:
 
 
 def _load(folder: Path, generation: int) -> State:
-    """The state of a checkpoint whose checksum is right.
-
-    Raises:
-        _DamagedError: it is not whole.
-        UserError: a newer version wrote it, or the disk or the memory fails.
-    """
+    """Raises _DamagedError if it is not whole, UserError if a newer version wrote it, or disk or memory fail."""
     try:
         if folder.is_symlink():
             raise _DamagedError("it is a link")

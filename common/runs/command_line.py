@@ -223,14 +223,10 @@ def parse_settings(kind: type[T], prog: str = "") -> T:
     return kind(**read(arguments, sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""))
 
 
-def value_of(flag: str, arguments: list[str], number: str = "?") -> Any:
-    """The value typed for a flag, as `--flag value` or `--flag=value`; None if the flag was not typed.
-
-    Args:
-        number: how many values it has, as argparse's `nargs`.
-    """
+def value_of(flag: str, arguments: list[str], nargs: str = "?") -> Any:
+    """The value typed for a flag, as `--flag value` or `--flag=value`; None if the flag was not typed."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(flag, dest="value", nargs=number)
+    parser.add_argument(flag, dest="value", nargs=nargs)
     return parser.parse_known_args(arguments)[0].value
 
 

@@ -161,8 +161,7 @@ def film_into(
 ) -> tuple[str, Path | None]:
     """Film an episode as FOLDER/NAME.mp4, or .gif; if the environment fails, `restarts` times again.
 
-    Returns:
-        A line with the score and the file, or why there is no film; and the file, or None.
+    Returns a line with the score and the file, or why there is no film; and the file, or None.
     """
     path = folder / f"{name}{'.gif' if gif else '.mp4'}"
     try:

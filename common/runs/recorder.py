@@ -124,8 +124,7 @@ class Recorder:
     def draw(self, last: bool = False) -> None:
         """Redraw the five-panel figure, if it is to be recorded; drawing takes at most 2% of the run time.
 
-        Args:
-            last: also write it to TensorBoard, whose log would grow with every figure.
+        The last one is also written to TensorBoard, whose log would grow with every figure.
         """
         rows, path = self._trainer.results, self._folder / run_folder.FIGURE
         if "figure" not in self._options.record or not rows:

@@ -96,8 +96,7 @@ def write_config(
         resumed_after: the epoch after which the run is resumed; None for a new run.
         environment: of the run, whose spaces are stored too, so that its agent can act without it.
 
-    Returns:
-        What was written; checkpoints hold a copy.
+    Returns what was written, of which checkpoints hold a copy.
     """
     settings = json.loads(json.dumps(dataclasses.asdict(config)))  # with lists in place of tuples
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -235,11 +234,7 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:
-    """Raises UserError if a run's settings are not those that its checkpoint was written with.
-
-    Args:
-        saved: what `checkpoint.settings_of` found in it.
-    """
+    """Raises UserError if a run's settings are not those in its checkpoint, as `checkpoint.settings_of` found them."""
     try:
         before, written = _config_of(saved, {config.METHOD: type(config)}), saved["config"]
     except _FAULTS:

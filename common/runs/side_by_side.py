@@ -21,11 +21,7 @@ Heading = tuple[str, str]
 
 
 def opening(take: FilmedEpisode, width: int, seconds: float, whole: bool = False) -> list[Image.Image]:
-    """The first seconds of an episode as small pictures.
-
-    Args:
-        whole: play the episode to its end, so that `take.score` and `take.steps` are known.
-    """
+    """The first seconds of an episode as small pictures; a `whole` one is played on, to know its score and steps."""
     frames: list[Image.Image] = []
     for number, frame in enumerate(take):
         if number <= seconds * take.frame_rate:
@@ -39,11 +35,7 @@ def opening(take: FilmedEpisode, width: int, seconds: float, whole: bool = False
 def side_by_side(
     headings: Sequence[Heading], episodes: Sequence[list[Image.Image]], rest: int
 ) -> Iterator[Image.Image]:
-    """The frames of a film: an episode that is over grows pale.
-
-    Args:
-        rest: for how many frames the last one is shown.
-    """
+    """The frames of a film: an episode that is over grows pale; the last frame is shown `rest` times more."""
     fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     bold, plain = (ImageFont.truetype(str(fonts / f"{name}.ttf"), 15) for name in ("DejaVuSans-Bold", "DejaVuSans"))
     width, height = episodes[0][0].size
