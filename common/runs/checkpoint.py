@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ FORMAT = 2
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 SETTINGS = "run/config"  # name of the array that holds config.json
+_NUMBER = re.compile("[0-9]{8}|[1-9][0-9]{8,17}")
 
 
 class _DamagedError(Exception):
@@ -86,11 +88,7 @@ def generations(folder: Path) -> list[int]:
     """Numbers of the checkpoints in a folder, whole or damaged, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((int(entry.name) for entry in folder.iterdir() if _is_number(entry.name)), reverse=True)
-
-
-def _is_number(name: str) -> bool:
-    return name.isdecimal() and name.isascii() and name == f"{int(name[:18]):08d}"
+    return sorted((int(entry.name) for entry in folder.iterdir() if _NUMBER.fullmatch(entry.name)), reverse=True)
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:

@@ -70,7 +70,13 @@ def fitted(
     if "evaluation_episodes" not in typed:
         options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
     if before != (config, options):
-        say(_line(environment, config, options, pace, training))
+        say(
+            f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
+            f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the "
+            f"evaluation {options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in all; "
+            "--steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other "
+            "numbers"
+        )
     return config, options
 
 
@@ -96,16 +102,6 @@ def _round_number(most: float) -> int:
     """The largest of 1, 2, 5, 10, 20, … that is at most `most`; else 1."""
     power = 10 ** math.floor(math.log10(max(1.0, most)))
     return next(power * digit for digit in (5, 2, 1) if digit == 1 or power * digit <= most)
-
-
-def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace, training: float) -> str:
-    return (
-        f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
-        f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
-        f"{options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in all; "
-        "--steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other "
-        "numbers"
-    )
 
 
 def _pace(config: TrainingConfig, environment: Environment, backend: str, seconds: float) -> Pace:
