@@ -68,18 +68,14 @@ METHODS = {
 
 
 def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
-    """The preset's name and the config of a run of any method; see `run_folder.read_config`.
-
-    Args:
-        typed: what was typed again, by its name in `run_folder.TYPED`.
-    """
+    """The preset's name and the config of a run of any method; see `run_folder.read_config`."""
     return run_folder.read_config(folder, {name: method.config for name, method in METHODS.items()}, **typed)
 
 
 def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
     """The config of a run or of a shipped agent, whose environment is played and may not be another one."""
     _, config = read_config(folder, **typed)
-    trust.check_no_other_environment(folder, config, *map(typed.get, run_folder.TYPED))
+    trust.check_no_other_environment(folder, config, trust.Typed(**typed))
     return config
 
 

@@ -88,9 +88,8 @@ def _check_trusted(
             f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
             f"{env} needs ('{{}}' is nothing)"
         )
-    trust.check_trusted(
-        path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None, wrappers, networks
-    )
+    kwargs = replaced.env_kwargs if env_kwargs is not None else None
+    trust.check_trusted(path, replaced, trust.Typed(env, kwargs, wrappers, networks))
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

@@ -51,7 +51,7 @@ def pytest_collection_finish(session):
 @pytest.fixture(autouse=True)
 def _nothing_refused(monkeypatch):
     """Folders of runs that an earlier test refused to import from may hold this test's own modules."""
-    monkeypatch.setattr(trust.refusal, "folders", set())
+    monkeypatch.setattr(trust.Refusal, "folders", set())
 
 
 WAYS = {}  # of Gymnasium's own environments, which a trial of several hundred steps finds out

@@ -10,7 +10,7 @@ EQUIVALENT: dict[str, str] = {
     "ppo/losses.py: 1e-8 → 2e-08": "the difference is below the rounding of float32",
     "companions/results.py: TYPE_CHECKING → (not TYPE_CHECKING)": "annotations are not evaluated while programs run",
     "common/rollout/probe.py: 5 → 6 (4)": "actions are held for a step more; the probe finds the same",
-    "common/figures/five_panels.py: False → True": "the frame of a legend is a matter of taste",
+    "common/figures/style.py: False → True (3)": "the frame of a legend is a matter of taste",
     "companions/OffPolicyAgentTrainer.py: False → True (2)": "it is set before it is read",
     "common/figures/curves.py: figure.align_ylabels() → pass (4)": "whether labels stand below each other",
     "common/figures/style.py: axis.grid(alpha=0.25) → pass": "a grid is a matter of taste",

@@ -1,28 +1,15 @@
 """Figures of results.csv other than the five panels: reward, seeds, diagnostics, time."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.errors import UserError
+from common.figures import style
 from common.figures.kinds import Band
-from common.figures.style import (
-    COLOURS,
-    EMPTY_EPOCHS,
-    Curves,
-    colour_of,
-    differ,
-    entitle,
-    label_epochs,
-    plain,
-    shade_empty_epochs,
-    stacked_panels,
-    style_axis,
-    thousands,
-)
+from common.figures.style import Curves
 
 BANDS: dict[Band, tuple[float, float]] = {"range": (0, 100), "interquartile": (25, 75)}  # percentiles over seeds
 
@@ -55,24 +42,23 @@ _STAGES, _VALIDATION = ("seconds_environment", "seconds_policy", "seconds_update
 
 def reward_and_steps(name: str, curves: Curves) -> Figure:
     """Reward per epoch with the environment's own, and steps per episode with the longest, of one run."""
-    figure, (reward, steps) = stacked_panels(2, 2.6)
+    figure, (reward, steps) = style.stacked_panels(2, 2.6)
     epochs = curves["epoch"]
-    lone: dict[str, Any] = {"marker": "."} if len(epochs) == 1 else {}
-    shaped: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.6, **lone}
-    other: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.9, **lone}
+    shaped = style.lone_marker(len(epochs)) | {"color": style.COLOURS[0], "linewidth": 1.6}
+    other = style.lone_marker(len(epochs)) | {"color": style.COLOURS[1], "linewidth": 0.9}
     reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
-    if differ(curves["total_reward"], curves["total_reward_orig"]):
+    if style.differ(curves["total_reward"], curves["total_reward_orig"]):
         reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
         reward.legend(frameon=False, fontsize="small")
     steps.plot(epochs, curves["avg_steps"], label="mean", **shaped)
-    if not np.all(np.isnan(curves.get("max_steps", np.array([np.nan])))):
+    if _has_numbers(curves, "max_steps"):
         steps.plot(epochs, curves["max_steps"], label="longest episode", **other)
         steps.legend(frameon=False, fontsize="small")
-    empty = shade_empty_epochs([steps], {name: curves})
-    style_axis(reward, "Reward per epoch\n(sum over all steps)")
-    style_axis(steps, "Steps per episode\n(of those that finished)")
-    label_epochs(steps, epochs[0])
-    figure.suptitle(plain(name) + (f" ({EMPTY_EPOCHS})" if empty else ""), fontsize="medium")
+    empty = style.shade_empty_epochs([steps], {name: curves})
+    style.style_axis(reward, "Reward per epoch\n(sum over all steps)")
+    style.style_axis(steps, "Steps per episode\n(of those that finished)")
+    style.label_epochs(steps, epochs[0])
+    figure.suptitle(style.plain(name) + (f" ({style.EMPTY_EPOCHS})" if empty else ""), fontsize="medium")
     figure.align_ylabels()
     return figure
 
@@ -85,32 +71,28 @@ def over_seeds(
     Args:
         arms: setting → the curves of its seeds.
         panels: column of results.csv, label.
-        band: from lowest to highest, or the middle half of the seeds.
         title: what the figure shows; without one there is a legend in its place.
 
     Raises:
         UserError: seeds of one setting have epochs of different lengths, or a run lacks a column.
     """
-    figure, axes = stacked_panels(len(panels), 2)
+    figure, axes = style.stacked_panels(len(panels), 2)
     for i, (arm, curves) in enumerate(arms.items()):
         for axis, (column, _) in zip(axes, panels):
-            _draw_seeds(axis, arm, curves, column, colour_of(i), band)
+            _draw_seeds(axis, arm, curves, column, style.colour_of(i), band)
     for axis, (_, label) in zip(axes, panels):
-        style_axis(axis, label)
+        style.style_axis(axis, label)
     words = {"range": "lowest to highest seed", "interquartile": "middle half of the seeds"}[band]
     several = any(len(curves) > 1 for curves in arms.values())
     note = f"line: median over seeds; band: {words}" if several else ""
     if title:
-        entitle(figure, title, note)
+        style.entitle(figure, title, note)
         if len(arms) > 1:
             axes[0].legend(fontsize="small", frameon=False)
     else:
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), fontsize="small", title=note or None, title_fontsize="small",
-            ncols=3, frameon=False, loc="outside upper center",
-        )  # fmt: skip
+        style.legend_above(figure, axes[:1], note or None)
     axes[-1].set_xlabel("Environment steps")
-    axes[-1].xaxis.set_major_formatter(thousands)
+    axes[-1].xaxis.set_major_formatter(style.thousands)
     figure.align_ylabels()
     return figure
 
@@ -127,9 +109,8 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
-    lone: dict[str, Any] = {"marker": "."} if epochs == 1 else {}
     seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
-    axis.plot(steps, middle, color=colour, label=f"{plain(arm)} ({seeds})", **lone)
+    axis.plot(steps, middle, color=colour, label=f"{style.plain(arm)} ({seeds})", **style.lone_marker(epochs))
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -140,10 +121,7 @@ def last_known(table: np.ndarray) -> np.ndarray:
 
 
 def diagnostics(runs: dict[str, Curves]) -> Figure:
-    """How learning goes: KL, clip fraction, entropy, σ, explained variance; of off-policy runs Q and its target;
-    of SAC and TQC the temperature too.
-
-    Columns that no run has numbers for are left out.
+    """How learning goes: a panel for each of `_DIAGNOSTICS` that some run has numbers for.
 
     Raises:
         UserError: none of them is there.
@@ -151,19 +129,15 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
     columns = [name for name in _DIAGNOSTICS if any(_has_numbers(curves, name) for curves in runs.values())]
     if not columns:
         raise UserError(f"{', '.join(runs)} has none of the columns {', '.join(_DIAGNOSTICS)}: draw --kind five")
-    figure, axes = stacked_panels(len(columns), 1.7)
+    figure, axes = style.stacked_panels(len(columns), 1.7)
     for axis, column in zip(axes, columns):
         for i, (name, curves) in enumerate(runs.items()):
             if _has_numbers(curves, column):
-                lone: dict[str, Any] = {"marker": "."} if len(curves["epoch"]) == 1 else {}
-                lone |= {"color": COLOURS[i % len(COLOURS)], "label": plain(name)}
-                axis.plot(curves["epoch"], curves[column], linewidth=1.4, **lone)
-        style_axis(axis, LABELS[column])
-    label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
-    figure.legend(
-        list(handles.values()), list(handles), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
-    )
+                look = style.lone_marker(len(curves["epoch"])) | {"color": style.colour_of(i), "linewidth": 1.4}
+                axis.plot(curves["epoch"], curves[column], label=style.plain(name), **look)
+        style.style_axis(axis, LABELS[column])
+    style.label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    style.legend_above(figure, axes)
     figure.align_ylabels()
     return figure
 
@@ -182,25 +156,21 @@ def time_per_stage(name: str, curves: Curves) -> Figure:
     seconds = {stage: np.nan_to_num(curves[stage]) for stage in (*_STAGES, _VALIDATION)}  # each [epochs]
     whole = max(sum(spent.sum() for spent in seconds.values()), 1e-12)
     validated = seconds[_VALIDATION].any()
-    figure, axes = stacked_panels(2 if validated else 1, 2.4)
+    figure, axes = style.stacked_panels(2 if validated else 1, 2.4)
     below = np.zeros(len(epochs))
-    for colour, (stage, spent) in zip(COLOURS, seconds.items()):
+    for colour, (stage, spent) in zip(style.COLOURS, seconds.items()):
         axis, floor = (axes[-1], np.zeros(len(epochs))) if stage == _VALIDATION else (axes[0], below)
         if spent.any():
             label = f"{stage.removeprefix('seconds_')} ({spent.sum() / whole:.0%})"
             axis.stairs(floor + spent, edges, baseline=floor, fill=True, color=colour, label=label)
         below = floor + spent
-    style_axis(axes[0], "Seconds of training\nper epoch")
+    style.style_axis(axes[0], "Seconds of training\nper epoch")
     if validated:
-        style_axis(axes[-1], "Seconds of validation\nper epoch")
+        style.style_axis(axes[-1], "Seconds of validation\nper epoch")
     for axis in axes:
         axis.set_ylim(bottom=0)
-    label_epochs(axes[-1], edges[0])
+    style.label_epochs(axes[-1], edges[0])
     axes[-1].set_xlim(right=edges[-1])
-    bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
-    figure.legend(
-        handles=bars, title=f"{plain(name)}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
-        loc="outside upper center",
-    )  # fmt: skip
+    style.legend_above(figure, axes, f"{style.plain(name)}: {whole / 60:.1f} minutes", columns=4)
     figure.align_ylabels()
     return figure

@@ -1,26 +1,13 @@
 """The five panels: reward, steps and losses over epochs, with the best epochs marked."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from common.figures.style import (
-    COLOURS,
-    EMPTY_EPOCHS,
-    Curves,
-    differ,
-    label_epochs,
-    plain,
-    shade_empty_epochs,
-    stacked_panels,
-    style_axis,
-)
+from common.figures import style
+from common.figures.style import Curves
 
 _MARK = "#2E9E2E"
 _CIRCLE = "near the best in all three upper panels"
-
-
 _PANELS = (
     ("avg_reward", "avg_reward_orig", "Mean reward\nper episode"),
     ("avg_steps", None, "Mean steps\nper episode"),
@@ -28,15 +15,13 @@ _PANELS = (
     ("loss_actor", None, "Actor loss"),
     ("loss_critic", None, "Critic loss"),
 )
-
-
 _JUDGED = ("total_reward", "avg_reward", "avg_steps")
 
 
-def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.ndarray:
+def near_best_epochs(curves: Curves, most: int = 8) -> np.ndarray:
     """Epochs on which reward per epoch, reward and steps per episode are all near their best.
 
-    "Near" means less than `share` of the curve's range below its maximum. If no epoch is that near in all three
+    "Near" means less than 5% of the curve's range below its maximum. If no epoch is that near in all three
     curves, the distance of the nearest epoch counts. Of neighbouring epochs the one with the highest
     reward is taken, and of those the `most` best, in order.
 
@@ -51,7 +36,7 @@ def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.n
         best, worst = np.nanmax(curve), np.nanmin(curve)
         missing = np.maximum(missing, (best - curve) / max(best - worst, 1e-300))  # NaN stays NaN
     with np.errstate(invalid="ignore"):
-        near = missing <= max(share, np.nanmin(missing))  # [epochs]
+        near = missing <= max(0.05, np.nanmin(missing))  # [epochs]
     stretches = np.split(np.flatnonzero(near), np.flatnonzero(np.diff(np.flatnonzero(near)) > 1) + 1)
     reward = curves["total_reward"]
     peaks = [stretch[np.argmax(reward[stretch])] for stretch in stretches if len(stretch)]
@@ -65,15 +50,14 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     mark the epochs of `near_best_epochs`; triangles, the epoch whose parameters scored best by `best_metric`; grey
     bands, epochs in which no episode finished. The legend says so.
     """
-    figure, axes = stacked_panels(len(_PANELS), 2)
+    figure, axes = style.stacked_panels(len(_PANELS), 2)
     for run, (name, curves) in enumerate(runs.items()):
-        colour, label = COLOURS[run % len(COLOURS)], plain(name)
-        epochs = curves["epoch"]
-        marked = near_best_epochs(curves)
+        colour, label = style.colour_of(run), style.plain(name)
+        epochs, marked = curves["epoch"], near_best_epochs(curves)
+        lone = style.lone_marker(len(epochs))
         for axis, (column, original, _) in zip(axes, _PANELS):
-            lone: dict[str, Any] = dict(marker=".") if len(epochs) == 1 else {}
             axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone)
-            if original is not None and differ(curves[column], curves[original]):
+            if original is not None and style.differ(curves[column], curves[original]):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{label}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)
@@ -87,13 +71,11 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
                     epochs[best], curves[column][best], "v", color=colour, markeredgecolor="black", markersize=8,
                     label=f"{label}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,
                 )  # fmt: skip
-    if shade_empty_epochs(axes[:2], runs):
-        axes[0].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
+    if style.shade_empty_epochs(axes[:2], runs):
+        axes[0].annotate(style.EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, quantity) in zip(axes, _PANELS):
-        style_axis(axis, quantity)
-    label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"
-    )
+        style.style_axis(axis, quantity)
+    style.label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    style.legend_above(figure, axes[:1], columns=2)
     figure.align_ylabels(axes)
     return figure

@@ -1,8 +1,7 @@
 """Figures of a policy's actions and its critic's values over observations of one or two dimensions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +12,7 @@ from common.errors import UserError
 from common.figures.style import COLOURS, style_axis
 
 
-@dataclass(frozen=True)
-class PolicyGrid:
+class PolicyGrid(NamedTuple):
     """The points at which a policy is drawn: one axis or two, and the observation at each point.
 
     Attributes:
@@ -63,20 +61,16 @@ def grid_for(env_id: str, agent: Any) -> PolicyGrid:
     return PolicyGrid(axes, lambda *values: np.stack(values, axis=1))
 
 
-def policy_view(agent: Any, grid: PolicyGrid, number: int = 0) -> Figure:
-    """The deterministic action and its value: two heat maps, or over one dimension two lines.
-
-    Args:
-        agent: of any method.
-        grid: where to draw it.
-        number: index of the action dimension to draw.
-    """
+def policy_view(agent: Any, grid: PolicyGrid) -> Figure:
+    """The first number of the deterministic action, and its value: two heat maps, or over one dimension two lines."""
     points = np.meshgrid(*(values for _, values in grid.axes))  # each [second, first], or [first]
     observations = grid.observation(*(axis.ravel() for axis in points)).astype(np.float32)  # [K, S]
     actions, values = actions_and_values(agent, observations)  # [K, A], [K]
     shape = points[0].shape
-    several = f", number {number} of {actions.shape[1]}" if actions.shape[1] > 1 else ""
-    pictures = (grid.action + several, actions[:, number]), (_value_label(agent), values)
+    several = f", number 0 of {actions.shape[1]}" if actions.shape[1] > 1 else ""
+    scaled = getattr(agent.config, "reward_scaling", "none") != "none"  # a setting of PPO's alone
+    value = "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
+    pictures = (grid.action + several, actions[:, 0]), (value, values)
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     for i, (axis, (label, picture)) in enumerate(zip(figure.subplots(1, 2), pictures)):
         axis.set_xlabel(grid.axes[0][0])
@@ -84,7 +78,7 @@ def policy_view(agent: Any, grid: PolicyGrid, number: int = 0) -> Figure:
             axis.plot(grid.axes[0][1], picture, color=COLOURS[i])
             style_axis(axis, label)
         else:
-            colours = _action_colours(agent, number) if i == 0 else {"cmap": "viridis"}
+            colours = _action_colours(agent) if i == 0 else {"cmap": "viridis"}
             _heat_map(figure, axis, grid, picture.reshape(shape), label, colours)
     return figure
 
@@ -96,19 +90,14 @@ def actions_and_values(agent: Any, observations: np.ndarray) -> tuple[np.ndarray
     return actions, agent.values(observations)
 
 
-def _value_label(agent: Any) -> str:
-    scaled = getattr(agent.config, "reward_scaling", "none") != "none"  # a setting of PPO's alone
-    return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
-
-
-def _action_colours(agent: Any, number: int) -> dict[str, Any]:
+def _action_colours(agent: Any) -> dict[str, Any]:
     """A colour for each choice; for continuous actions two colours that meet in the middle of the bounds."""
     if agent.choices is not None:
-        first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[number])
-        count = agent.choices[number]
+        first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[0])
+        count = agent.choices[0]
         colours = [COLOURS[i % len(COLOURS)] for i in range(count)]
         return {"cmap": ListedColormap(colours), "vmin": first - 0.5, "vmax": first + count - 0.5}
-    low, high = float(agent.action_map.low[number]), float(agent.action_map.high[number])
+    low, high = float(agent.action_map.low[0]), float(agent.action_map.high[0])
     return {"cmap": "PuOr"} | ({"vmin": low, "vmax": high} if np.isfinite([low, high]).all() else {})
 
 

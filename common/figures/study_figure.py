@@ -1,5 +1,6 @@
 """The figure of a study: the score of every seed, and how it was reached."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -45,9 +46,7 @@ def compare(
 
     Args:
         title: the finding.
-        arms: setting → what its seeds scored.
         panels: column of results.csv, label; the levels are drawn in the first.
-        levels: scores to compare with.
         lowest: where the first panel's axis begins; None shows everything.
         lowest_score: where the scores' axis begins; those below it are written there as numbers.
         milestone: what a triangle in the first panel marks, if the settings have any.
@@ -80,22 +79,17 @@ def compare(
 
 
 def tasks(
-    title: str,
-    arms: dict[str, ArmScores],
-    solved: dict[str, float],
-    columns: int = 4,
-    lowest: Mapping[str, float] | None = None,
+    title: str, arms: dict[str, ArmScores], solved: dict[str, float], lowest: Mapping[str, float] | None = None
 ) -> Figure:
     """Small multiples: a panel for each task, with the reward while training and, at the right edge, its scores.
 
     Args:
         title: the finding.
-        arms: task → what its seeds scored.
         solved: task → the score that counts as solved, where there is one.
-        columns: panels side by side.
         lowest: task → where its axis begins; the others show everything.
     """
-    rows = -(-len(arms) // columns)
+    columns = 4
+    rows = math.ceil(len(arms) / columns)
     figure = Figure(figsize=(9, 1 + 2.1 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, (name, arm) in zip(axes, arms.items()):
@@ -107,7 +101,8 @@ def tasks(
         axis.set_title(f"{plain(name)}\n{_solved(arm.deterministic, solved.get(name))}", fontsize="small")
         style_axis(axis, "")
         if lowest and name in lowest:
-            highest = max(solved.get(name, -np.inf), *arm.deterministic, *_highest(arm.curves, "avg_reward_orig"))
+            shown = (np.nanmax(curve["avg_reward_orig"]) for curve in arm.curves)
+            highest = max(solved.get(name, -np.inf), *arm.deterministic, *shown)
             axis.set_ylim(lowest[name], highest + 0.05 * (highest - lowest[name]))
         axis.xaxis.set_major_formatter(thousands)
         axis.tick_params(labelsize="x-small")
@@ -120,10 +115,6 @@ def tasks(
         axis.set_ylabel("Reward per episode", fontsize="x-small")
     entitle(figure, title, f"{LINES}; dots: the seeds' scores, deterministic; dotted: solved, by Gymnasium's registry")
     return figure
-
-
-def _highest(curves: list[Curves], column: str) -> list[float]:
-    return [float(np.nanmax(curve[column])) for curve in curves]
 
 
 def _solved(scores: list[float], level: float | None) -> str:
@@ -140,10 +131,8 @@ def _draw_dots(axis: Axes, arms: dict[str, ArmScores], levels: Sequence[Referenc
         axis.plot(arm.deterministic, i - 0.2 + _apart(len(arm.deterministic)), **_dot(colour_of(i)))
     for level in levels:
         axis.axvline(level.value, color=GREY, linestyle=":", linewidth=1)
-        axis.annotate(
-            level.name, (level.value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
-            textcoords="offset points", fontsize="x-small", color=GREY, ha="center", va="bottom",
-        )  # fmt: skip
+        place = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+        _note(axis, level.name, (level.value, 1), (0, 2), GREY, **place)
     seeds = (len(arm.deterministic) for arm in arms.values())
     names = [f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(arms, seeds)]
     axis.set_yticks(range(len(arms)), names)
@@ -164,10 +153,14 @@ def _draw_dots(axis: Axes, arms: dict[str, ArmScores], levels: Sequence[Referenc
         for scores, row in ((arm.sampled, i + 0.2), (arm.deterministic, i - 0.2)):
             outside = ", ".join(score_text(score) for score in sorted(scores) if score < left)
             if outside:
-                axis.annotate(
-                    true_minus(f"← {outside}"), (left, row), xytext=(6, 0), textcoords="offset points",
-                    fontsize="x-small", color=colour_of(i), va="center_baseline",
-                )  # fmt: skip
+                _note(axis, true_minus(f"← {outside}"), (left, row), (6, 0), colour_of(i), va="center_baseline")
+
+
+def _note(
+    axis: Axes, text: str, at: tuple[float, float], points: tuple[float, float], colour: str, **place: Any
+) -> None:
+    """A small text, so many points to the right of a place and above it."""
+    axis.annotate(text, at, points, textcoords="offset points", fontsize="x-small", color=colour, **place)
 
 
 def _apart(count: int) -> np.ndarray:
@@ -181,10 +174,8 @@ def _draw_levels(axis: Axes, levels: Sequence[ReferenceScore]) -> None:
     for level in levels:
         axis.axhline(level.value, color=GREY, linestyle=":", linewidth=1)
         beside = "center" if len(levels) == 1 else "bottom" if level.value == highest else "top"
-        axis.annotate(
-            level.name.replace(", ", ",\n"), (1, level.value), xycoords=("axes fraction", "data"), xytext=(3, 0),
-            textcoords="offset points", fontsize="x-small", color=GREY, ha="left", va=beside,
-        )  # fmt: skip
+        place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": beside}
+        _note(axis, level.name.replace(", ", ",\n"), (1, level.value), (3, 0), GREY, **place)
 
 
 def _mark_milestones(axis: Axes, arm: ArmScores, column: str, colour: str) -> None:

@@ -65,6 +65,20 @@ def style_axis(axis: Axes, label: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
+def legend_above(figure: Figure, axes: Iterable[Axes], title: str | None = None, columns: int = 3) -> None:
+    """Give the panels a legend above them, which names each label once."""
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(
+        list(handles.values()), list(handles), title=title, title_fontsize="small", fontsize="small", ncols=columns,
+        frameon=False, loc="outside upper center",
+    )  # fmt: skip
+
+
+def lone_marker(epochs: int) -> dict[str, Any]:
+    """What a curve of so many epochs is drawn with besides its line, which one epoch alone would not show."""
+    return {"marker": "."} if epochs == 1 else {}
+
+
 def label_epochs(axis: Axes, first: float) -> None:
     """Label the lowest panel's axis with epochs, from `first` on."""
     axis.set_xlabel("Epoch")
@@ -97,12 +111,7 @@ def entitle(figure: Figure, finding: str, note: str) -> None:
 
 
 def save_light_and_dark(draw: Callable[[], Figure], path: Path) -> None:
-    """Write a figure for pages, and next to it NAME-dark for readers with a dark page.
-
-    Args:
-        draw: called once for each of the two; its colours are those of the page's mode.
-        path: of the light one.
-    """
+    """Write a figure to `path`, and next to it NAME-dark for readers with a dark page; each is drawn anew."""
     modes: dict[str, Any] = {path.name: {}, f"{path.stem}-dark{path.suffix}": _DARK}
     for name, colours in modes.items():
         with rc_context(colours):

@@ -97,11 +97,10 @@ class AgentBase(ABC):
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
         normalize = Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
         if normalize.shift is not None and normalize.scale is not None:
-            for image in self.images:
-                if image.is_scaled:  # already
-                    normalize.shift[image.columns], normalize.scale[image.columns] = 0, 1
-        if self.mask_size and normalize.shift is not None and normalize.scale is not None:  # a mask stays as it is
-            normalize.shift[-self.mask_size :], normalize.scale[-self.mask_size :] = 0, 1
+            stay: list[Any] = [image.columns for image in self.images if image.is_scaled]  # already
+            stay += [slice(-self.mask_size, None)] if self.mask_size else []
+            for columns in stay:
+                normalize.shift[columns], normalize.scale[columns] = 0, 1
         return normalize
 
     def observe(self, observations: np.ndarray) -> None:

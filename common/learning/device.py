@@ -14,10 +14,6 @@ def choose_device(device: str, sees_images: bool) -> None:
 
     What a process has computed on already, it keeps: with "auto" a later agent of the same process follows the first.
 
-    Args:
-        device: "auto", "cpu" or "gpu".
-        sees_images: of the agent that is about to be built.
-
     Raises:
         UserError: a device was asked for by name and is not there, or the process already uses another.
     """

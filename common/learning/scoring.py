@@ -19,12 +19,7 @@ STATISTICS = "observations/"  # of what is seen: they are a mean already, and no
 
 
 class EpochScoring:
-    """Scores epochs, and lets the agent keep its parameters if they are the best so far.
-
-    Args:
-        validator: plays other episodes than those of training, where the config wants them.
-        warn: called with a line if the environment of training has to be closed for them.
-    """
+    """Scores epochs, and lets the agent keep its parameters if they are the best so far."""
 
     def __init__(
         self,
@@ -34,8 +29,8 @@ class EpochScoring:
         validator: Validator,
         warn: Callable[[str], None],
     ) -> None:
-        self._config, self._agent, self._collector, self._warn = config, agent, collector, warn
-        self._validator = validator
+        self._config, self._agent, self._collector = config, agent, collector
+        self._validator, self._warn = validator, warn
         self.average = WeightAverage(agent, config.average_weights)
 
     def __call__(self, epoch: int, last: int, timing: Timing, own_actions: bool = True) -> dict[str, Any]:
@@ -60,9 +55,6 @@ class EpochScoring:
 
     def beside_training(self, play: Callable[[], T], epoch: int) -> T:
         """What `play` returns. If it cannot start an environment beside the only one of training, that one is closed.
-
-        Args:
-            epoch: how many are done.
 
         Raises:
             UserError: an environment cannot be started.
@@ -96,9 +88,7 @@ def validation_is_due(config: TrainingConfig, epoch: int, last: int, score: floa
 class WeightAverage:
     """An exponential moving average of an agent's weights, over epochs (Polyak and Juditsky 1992).
 
-    Args:
-        agent: whose weights are averaged.
-        decay: weight of the past in the average, 0 to below 1; 0 turns averaging off.
+    `decay` is the weight of the past in the average, 0 to below 1; 0 turns averaging off.
     """
 
     def __init__(self, agent: Any, decay: float) -> None:

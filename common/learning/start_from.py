@@ -22,10 +22,7 @@ ALIKE = (
 
 
 def start_from(agent: Any, config: Any) -> str:
-    """Give an agent the weights and the normalisation of the one that `config.start_from` names.
-
-    Returns:
-        What it took over, and what was drawn anew, in a line.
+    """Give an agent the weights and the normalisation of the one that `config.start_from` names, and say so in a line.
 
     Raises:
         UserError: there is no such agent, or it is of another method or has other networks.
@@ -75,13 +72,9 @@ def _of_policy(arrays: State, settings: dict[str, Any]) -> State:
 
 
 def _take_over(agent: Any, source: State) -> list[str]:
-    """Give an agent the weights and the normalisation of another one, which may have other heads or no critic.
+    """Give an agent what `source` has of its weights and normalisation; the networks and heads that stay as drawn.
 
-    Returns:
-        The networks and the heads that stay as they were drawn.
-
-    Raises:
-        ValueError: its networks see other observations.
+    The other agent may have other heads or no critic. ValueError: its networks see other observations.
     """
     own = {name: np.array(array) for name, array in agent.parameters().items()}
     theirs, fresh, hidden = agent.layers(source), [], _hidden_arrays(agent)

@@ -3,7 +3,7 @@
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from common.rollout.workers.shard import resolve_shards
 from common.rollout.workers.team import WorkerPoolFactory
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
-T = TypeVar("T")
 EpochCallback = Callable[[Any], object]
 SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
@@ -90,11 +89,14 @@ class TrainerBase(ABC):
         self.config = self._resolved(config, reward_design)
         self.result_type = with_info(type(self).result_type, config.log_info)
         self._check_environment()
-        self._worker_pools = WorkerPoolFactory(workers, lambda line: self.warn(line)) if workers.number else None
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self._close_workers)
+        self.has_workers = workers.number > 0
+        self._worker_pools: WorkerPoolFactory | None = None
+        with contextlib.ExitStack() as pools:
+            if self.has_workers:
+                self._worker_pools = WorkerPoolFactory(workers, self._say)
+                pools.callback(self._worker_pools.close)
             self._build(reward_design)
-            on_error.pop_all()
+            self._open_pools = pools.pop_all()
         self.steps = 0  # environment steps since training began
         self.skipped = 0  # updates in a row that were undone
         self.epoch = 0
@@ -120,7 +122,7 @@ class TrainerBase(ABC):
             remarks += environment.check(config.environment_restarts)
         for remark in remarks:
             self.warn(f"warning: {environment.id}: {remark}")
-        check_mirror(config, environment, lambda line: self.warn(line))
+        check_mirror(config, environment, self._say)
 
     def _build(self, reward_design: RewardDesign | None) -> None:
         """The agent, the environments that are collected from, and the validations."""
@@ -128,32 +130,21 @@ class TrainerBase(ABC):
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         self.agent = self.make_agent(self.environment, config, agent_seed)
         if self.has_workers and not self.agent.acting_policy().is_plain:
-            if config.networks is None:
-                raise UserError(
-                    f"{self.environment.id} shows images, which are unsupported with --workers: leave --workers out"
-                )
-            raise UserError(
-                f"networks {config.networks} act through Keras, which is unsupported with --workers: leave --workers "
-                "out, or build them of Dense, LayerNormalization and Activation in a row"
-            )
+            fault, advice = f"{self.environment.id} shows images, which are", ""
+            if config.networks is not None:
+                fault = f"networks {config.networks} act through Keras, which is"
+                advice = ", or build them of Dense, LayerNormalization and Activation in a row"
+            raise UserError(f"{fault} unsupported with --workers: leave --workers out{advice}")
         self.collector = Collector(
-            config, self.environment, self.agent.action_map, environment_seed, lambda line: self.warn(line),
-            self.collecting(config), reward_design, self._worker_pools,
+            config, self.environment, self.agent.action_map, environment_seed, self._say, self.collecting(config),
+            reward_design, self._worker_pools,
         )  # fmt: skip
         self.generator = np.random.default_rng(generator_seed)  # of all that training draws
-        self.validator = Validator(
-            config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line)
-        )
-        self.scoring = EpochScoring(config, self.agent, self.collector, self.validator, lambda line: self.warn(line))
+        self.validator = Validator(config, self.played_environment, self.agent, validation_seed, self._say)
+        self.scoring = EpochScoring(config, self.agent, self.collector, self.validator, self._say)
 
-    def _close_workers(self) -> None:
-        if self._worker_pools is not None:
-            self._worker_pools.close()
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether the trainer was given workers."""
-        return self._worker_pools is not None
+    def _say(self, line: str) -> None:
+        self.warn(line)  # which may be replaced later
 
     # -- what each method defines --
 
@@ -226,10 +217,6 @@ class TrainerBase(ABC):
             self.agent.adopt_best()
         return results_dictionary(self.name, self.description, self.results, self.agent.best_metric, self.config)
 
-    def beside_training(self, play: Callable[[], T]) -> T:
-        """See `EpochScoring.beside_training`."""
-        return self.scoring.beside_training(play, self.epoch)
-
     @property
     def solved(self) -> bool:
         """Whether the last epoch's score has reached `stop_score`."""
@@ -271,4 +258,4 @@ class TrainerBase(ABC):
     def close(self) -> None:
         """End the environments, and the workers that stepped them."""
         self.collector.close()
-        self._close_workers()
+        self._open_pools.close()

@@ -1,6 +1,5 @@
 """What follows training: the adopted agent plays the evaluation's episodes, and one more is filmed."""
 
-import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,27 +8,23 @@ from typing import TYPE_CHECKING
 from common.envs.worker_processes import cores
 from common.rollout import evaluation
 from common.rollout.playing import forewarning, takes_workers
-from common.runs import film, finished, run_folder
+from common.runs import film, finished
 from common.runs.options import RunOptions
+from common.runs.recorder import board_of
 from common.runs.terminal import Terminal
 
 if TYPE_CHECKING:
     from common.learning.trainer_base import TrainerBase
-    from common.runs.board import Board
 
 
 def score_and_film(
     trainer: "TrainerBase", folder: Path, options: RunOptions, screen: Terminal, check_lock: Callable[[], None]
 ) -> None:
-    """Score and film the trained agent, unless `finished.json` says that it is done.
-
-    Args:
-        check_lock: see `one_process.only_here`.
-    """
+    """Score and film the trained agent, unless `finished.json` says that it is done."""
     left = finished.missing(folder, trainer.config.epochs, options)
     if not left:
         return
-    with _board(folder, options, screen) as board:
+    with board_of(folder, options, screen) as board:
         if finished.EVALUATE in left:
             summaries = _score(trainer, options.evaluation_episodes, screen)
             check_lock()
@@ -49,11 +44,12 @@ def score_and_film(
 def evaluate(trainer: "TrainerBase", episodes: int) -> evaluation.Summaries:
     """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
     agent = trainer.agent
-    return trainer.beside_training(
+    return trainer.scoring.beside_training(
         lambda: evaluation.evaluate_both(
             agent.acting_policy(), agent.action_map, trainer.played_environment, episodes,
             restarts=trainer.config.environment_restarts,
-        )
+        ),
+        trainer.epoch,
     )  # fmt: skip
 
 
@@ -63,14 +59,6 @@ def film_episode(trainer: "TrainerBase", folder: Path, gif: bool) -> tuple[str, 
     return film.film_into(
         folder, agent.acting_policy(), agent.action_map, trainer.played_environment, gif, restarts=restarts
     )
-
-
-def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
-    if "tensorboard" not in options.record:
-        return contextlib.nullcontext()
-    from common.runs.board import Board  # imports TensorFlow
-
-    return Board(folder / run_folder.TENSORBOARD, screen.say)
 
 
 def _score(trainer: "TrainerBase", episodes: int, screen: Terminal) -> evaluation.Summaries:

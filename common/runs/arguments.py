@@ -28,10 +28,7 @@ REPLACED: dict[str, str] = {f"--{name}": instead for name, instead in tomllib.lo
 def read(
     arguments: Sequence[Described], words: Sequence[str], program: str, description: str, help_flag: str = "--help"
 ) -> dict[str, Any]:
-    """Name → value of every argument.
-
-    Args:
-        help_flag: what error messages name for all settings.
+    """Name → value of every argument; error messages name `help_flag` for all settings.
 
     Raises:
         UserError: an argument is unknown, is missing, or has a wrong value.
@@ -170,13 +167,11 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
 def short_help(
     program: str, presets: Collection[str], chosen: str, settings: list[Described], values: Mapping[str, object]
 ) -> str:
-    """The text, in lines of at most 100 columns.
+    """The text, in lines of at most 100 columns: those of all settings that are `main`, and how to see the others.
 
     Args:
-        presets: names; none where a run is resumed.
+        presets: none where a run is resumed.
         chosen: whose values are shown: a preset, or a run's folder.
-        settings: all there are; those that are `main` are shown.
-        values: name → value.
     """
     groups = ", ".join(dict.fromkeys(setting.group for setting in settings if not setting.main))
     names = f"PRESET is a named set of settings: {', '.join(presets)}." if presets else ""

@@ -58,12 +58,12 @@ class Board:
 
     def settings(self, name: str, config: TrainingConfig) -> None:
         """Write every setting to TensorBoard's table of hyperparameters."""
-        values = dataclasses.asdict(config)
-        plain = {
-            key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in values.items()
+        values = {
+            key: value if isinstance(value, int | float | str) else str(value)
+            for key, value in dataclasses.asdict(config).items()
         }
         with self._log():
-            hparams.hparams(plain, trial_id=name)
+            hparams.hparams(values, trial_id=name)
 
     def row(self, row: EpochResult) -> None:
         """Write all numbers of an epoch in one compiled call; one by one they would take 1% of the run time."""
@@ -82,11 +82,7 @@ class Board:
             self._write(tf.constant(row.epoch, tf.int64), tf.constant(values, tf.float32))
 
     def scores(self, group: str, summaries: dict[str, dict[str, object]], epoch: int) -> None:
-        """Write the mean scores of an evaluation.
-
-        Args:
-            summaries: kind → `Evaluation.summary`.
-        """
+        """Write the mean scores of an evaluation, kind → `Evaluation.summary`."""
         with self._log():
             for kind, summary in summaries.items():
                 tf.summary.scalar(f"{group}/{kind}", summary["mean"], step=epoch)

@@ -6,10 +6,10 @@ renamed: it is written atomically.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ FORMAT = 2
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 SETTINGS = "run/config"  # name of the array that holds config.json
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # a file is missing, or is no file
+_NUMBER = re.compile("[0-9]{8}|[1-9][0-9]{8,17}")
 
 
 class _DamagedError(Exception):
@@ -35,10 +35,6 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     """Write a checkpoint; then remove all but the newest `keep`.
 
     Newer ones than this are removed too: the run went back to before them, since they were damaged.
-
-    Args:
-        generation: the epoch after which the state was taken.
-        state: name → array.
 
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
@@ -92,18 +88,11 @@ def generations(folder: Path) -> list[int]:
     """Numbers of the checkpoints in a folder, whole or damaged, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((int(entry.name) for entry in folder.iterdir() if _is_number(entry.name)), reverse=True)
-
-
-def _is_number(name: str) -> bool:
-    return name.isdecimal() and name.isascii() and name == f"{int(name[:18]):08d}"
+    return sorted((int(entry.name) for entry in folder.iterdir() if _NUMBER.fullmatch(entry.name)), reverse=True)
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
-    """The number and state of the newest checkpoint that is whole.
-
-    Args:
-        warn: called with a line for every damaged checkpoint.
+    """The number and state of the newest checkpoint that is whole; `warn` is told of every damaged one.
 
     Raises:
         UserError: there is none, one was written by a newer version, or the disk or the memory fails at present.
@@ -132,11 +121,27 @@ def load(folder: Path, number: int) -> State:
 
 
 def _load(folder: Path, generation: int) -> State:
-    """Raises _DamagedError if the file is damaged, or UserError if the disk or the memory fails."""
+    """Raises _DamagedError if it is not whole, UserError if a newer version wrote it, or disk or memory fail."""
     try:
-        return arrays_file.unpacked(_read(folder, generation))
+        if folder.is_symlink():
+            raise _DamagedError("it is a link")
+        written = files.read_json(folder / MANIFEST)
+        size = os.stat(folder / STATE, follow_symlinks=False).st_size
+        if not isinstance(written, dict) or written.get("bytes") != size:
+            raise _DamagedError("its state is not as large as it was written")
+        if size > arrays_file.largest_file():
+            raise MemoryError
+        content = files.read_bytes(folder / STATE, size)
+        version = written.get("format")
+        if not isinstance(version, int) or written != manifest(generation, content, version):
+            raise _DamagedError("its checksum or number is wrong")
+        if version > FORMAT:
+            raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
+        return arrays_file.unpacked(content)
     except ValueError as error:
-        raise _DamagedError(f"{error} while opening it") from None
+        raise _DamagedError(f"{error} while reading it") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, files.ForeignFileError) as error:
+        raise _DamagedError(f"{type(error).__name__} while reading it") from None
     except MemoryError:
         raise UserError(
             f"there is not enough memory to load {folder}: end other programs and try again; nothing was changed"
@@ -148,47 +153,11 @@ def _load(folder: Path, generation: int) -> State:
         ) from None
 
 
-def _read(folder: Path, generation: int) -> bytes:
-    """The content of a checkpoint whose checksum is right.
-
-    Raises:
-        _DamagedError: it is not whole.
-        UserError: a newer version wrote it.
-        OSError: the disk fails.
-        MemoryError: it is larger than half of this machine's memory.
-    """
-    try:
-        if folder.is_symlink():
-            raise _DamagedError("it is a link")
-        written = files.read_json(folder / MANIFEST)
-        size = os.stat(folder / STATE, follow_symlinks=False).st_size
-        if not isinstance(written, dict) or written.get("bytes") != size:
-            raise _DamagedError("its state is not as large as it was written")
-        if size > arrays_file.largest_file():
-            raise MemoryError
-        content = files.read_bytes(folder / STATE, size)
-    except OSError as error:
-        if error.errno in _GONE:
-            raise _DamagedError(f"{type(error).__name__} while reading it") from None
-        raise
-    except (ValueError, files.ForeignFileError) as error:
-        raise _DamagedError(f"{type(error).__name__} while reading it") from None
-    version = written.get("format")
-    if not isinstance(version, int) or written != manifest(generation, content, version):
-        raise _DamagedError("its checksum or number is wrong")
-    if version > FORMAT:
-        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
-    return content
-
-
 def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
-    """Check that arrays of equal names in two states have equal types and shapes.
+    """Check that arrays have the types and shapes of those in a trainer's own state.
 
     Arrays that grow during a run may have any shape: those that are empty in `own`, and packed JSON. The best
     parameters are compared with the present ones.
-
-    Args:
-        own: of the trainer that is about to load it.
 
     Raises:
         ValueError: an array has another type or shape.
@@ -200,11 +169,7 @@ def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -
 
 
 def settings_of(state: Mapping[str, np.ndarray]) -> object:
-    """The copy of config.json that a state holds, see `with_settings`.
-
-    Returns:
-        None where there is no copy, or it cannot be read.
-    """
+    """The copy of config.json that `with_settings` added; None where there is none, or it cannot be read."""
     try:
         return unpack_json(state[SETTINGS])
     except (KeyError, ValueError, RecursionError):

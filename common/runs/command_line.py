@@ -1,9 +1,9 @@
 """Reads every program's arguments, and turns a user's mistakes into one-line errors."""
 
+import argparse
 import contextlib
 import difflib
 import errno
-import itertools
 import os
 import signal
 import sys
@@ -18,7 +18,7 @@ from common.runs import run_folder
 from common.runs.arguments import read, short_help
 from common.runs.options import RunOptions
 from common.runs.signals import raise_on_ctrl_c
-from common.settings import check_used, described
+from common.settings import Described, check_used, described
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
@@ -131,10 +131,8 @@ def parse(
     which only `config.MAY_CHANGE` may be changed, and from the options that it was trained with last.
 
     Args:
-        arguments: without the program's name.
         presets: name → config; all of one method.
         default_preset: where neither a preset nor an environment is typed.
-        preset_for: an environment's id → the preset's name.
 
     Raises:
         UserError: a name or a value is wrong, or a resumed run would become a different one.
@@ -158,24 +156,19 @@ def parse(
     else:
         env = value_of("--env", arguments)
         preset = default_preset if env is None else preset_for(env)
+    about = f"The defaults shown are the settings of {resumed}."
     if resumed is None:
         default, of_options = presets[preset], RunOptions()
-    if {"-h", "--help"} & set(arguments):
-        print(_short_help(program, default, presets if resumed is None else (), resumed or preset), end="")
-        raise SystemExit(0)
-    config, options = _read_grouped(
-        default,
-        of_options,
-        ["--help" if argument == HELP_ALL else argument for argument in arguments],
-        program,
-        (
+        about = (
             f"To start from a preset's settings, type its name first: {program} PRESET [settings]. "
             f"Presets: {', '.join(presets)}. "
             f"The settings that matter most come first. The defaults shown are those of {preset}."
-            if resumed is None
-            else f"The defaults shown are the settings of {resumed}."
-        ),
-    )
+        )
+    if {"-h", "--help"} & set(arguments):
+        print(_short_help(program, default, presets if resumed is None else (), resumed or preset), end="")
+        raise SystemExit(0)
+    words = ["--help" if argument == HELP_ALL else argument for argument in arguments]
+    config, options = _read_grouped(default, of_options, words, program, about)
     if resumed is not None:
         check_same_run(default, config, Path(resumed))
     for settings in (config, options):
@@ -189,10 +182,14 @@ def names_of_flags(arguments: list[str]) -> list[str]:
     return [name for flag in flags for name in (flag, flag.removeprefix("no_"))]
 
 
+def _all_settings(config: TrainingConfig) -> list[Described]:
+    kind: Any = type(config)
+    return [*described(kind).values(), *described(RunOptions).values()]
+
+
 def _short_help(program: str, config: TrainingConfig, presets: Collection[str], chosen: str) -> str:
     """What `--help` prints; of a resumed run, without presets, the settings that may be changed are the main ones."""
-    kind: Any = type(config)
-    settings = [*described(kind).values(), *described(RunOptions).values()]
+    settings = _all_settings(config)
     if not presets:
         settings = [setting._replace(main=setting.name in MAY_CHANGE) for setting in settings]
     return short_help(program, presets, chosen, settings, vars(config))
@@ -202,13 +199,11 @@ def _read_grouped(
     config: C, options: RunOptions, words: list[str], program: str, description: str
 ) -> tuple[C, RunOptions]:
     """A config and options with the typed changes; `--help-all` shows them in groups, the main settings first."""
-    kind = cast(Any, type(config))
     defaults = vars(config) | vars(options)
     arguments = [
         setting._replace(default=defaults[setting.name], group="main" if setting.main else setting.group)
-        for setting in (*described(kind).values(), *described(RunOptions).values())
+        for setting in sorted(_all_settings(config), key=lambda setting: not setting.main)
     ]
-    arguments.sort(key=lambda argument: argument.group != "main")
     typed = read(arguments, words, program, description, HELP_ALL)
     changes = {name: value for name, value in typed.items() if value != defaults[name]}
     return (
@@ -224,48 +219,25 @@ def parse_settings(kind: type[T], prog: str = "") -> T:
         UserError: an argument is unknown or missing, or a value has the wrong type.
         SystemExit: `--help` was printed.
     """
-    return kind(
-        **read(
-            [*described(cast(Any, kind)).values()], sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""
-        )
-    )
+    arguments = [*described(cast(Any, kind)).values()]
+    return kind(**read(arguments, sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""))
 
 
-def value_of(flag: str, arguments: list[str]) -> str | None:
+def value_of(flag: str, arguments: list[str], nargs: str = "?") -> Any:
     """The value typed for a flag, as `--flag value` or `--flag=value`; None if the flag was not typed."""
-    for i, argument in enumerate(arguments):
-        if argument == flag and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith(flag + "="):
-            return argument.removeprefix(flag + "=")
-    return None
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(flag, dest="value", nargs=nargs)
+    return parser.parse_known_args(arguments)[0].value
 
 
 def typed_environment(arguments: list[str]) -> dict[str, Any]:
-    """What was typed as the environment, as arguments of `run_folder.read_config`."""
-    words = [word for argument in arguments for word in argument.split("=", argument.startswith("--wrappers="))]
-    wrappers = None
-    if "--wrappers" in words:
-        after = words[words.index("--wrappers") + 1 :]
-        wrappers = tuple(itertools.takewhile(lambda word: not word.startswith("-"), after))
-    return {
-        "env": value_of("--env", arguments),
-        "env_kwargs": value_of("--env-kwargs", arguments),
-        "wrappers": wrappers,
-        "networks": value_of("--networks", arguments),
-    }
+    """What was typed of the environment and the networks, as arguments of `run_folder.read_config`."""
+    flags = {name: "--" + name.replace("_", "-") for name in run_folder.TYPED}
+    return {name: value_of(flag, arguments, "*" if name == "wrappers" else "?") for name, flag in flags.items()}
 
 
 def check_same_run(saved: TrainingConfig, asked: TrainingConfig, folder: Path) -> None:
-    """Check that a resumed run stays the same run.
-
-    Args:
-        saved: the run's settings.
-        folder: of the run, for the error message.
-
-    Raises:
-        UserError: a setting outside `config.MAY_CHANGE` differs.
-    """
+    """Raises UserError if a resumed run would become another one: a setting outside `config.MAY_CHANGE` differs."""
     for name in asked.differences(saved):
         raise UserError(
             f"{name} {getattr(asked, name)} would make {folder} a different run, it has {getattr(saved, name)}: "

@@ -38,7 +38,7 @@ class FilmedEpisode:
     It is the first episode of an evaluation with the same seed.
 
     Args:
-        most_frames: draw at most so many per second, by leaving out frames at equal distances; None draws every step.
+        most_frames: draw at most so many per second, by leaving out frames at equal distances.
 
     Attributes:
         frame_rate: frames per second at which the film runs at the environment's own speed.
@@ -55,15 +55,15 @@ class FilmedEpisode:
         action_map: ActionMap,
         environment: Environment,
         seed: int = EVALUATION_SEED,
-        most_frames: float | None = None,
+        most_frames: float = math.inf,
     ) -> None:
         if "rgb_array" not in environment.render_modes:
             raise UserError(
                 f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed"
             )
-        self._policy, self._action_map, self._environment = policy, action_map, environment
-        self._seed = seed
-        self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
+        self._environment = environment
+        self._steps = functools.partial(one_episode, policy, action_map, environment, seed=seed)
+        self._every = max(1, math.ceil(environment.render_fps / most_frames))
         self.frame_rate = environment.render_fps / self._every
         self._shape: tuple[int, ...] = ()  # of the frames so far
 
@@ -72,17 +72,14 @@ class FilmedEpisode:
         draw_in_memory(self._environment)
         try:
             with closed(self._environment.make(render_mode="rgb_array")) as env:
-                yield from self._frames(env)
+                for now in self._steps(env=env):
+                    self.score, self.steps, self.was_cut = now.score, now.steps, now.was_cut
+                    if now.steps % self._every == 0 or now.over or now.was_cut:
+                        yield self.drawn(env)
         except UserError:
             raise
         except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
             raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
-
-    def _frames(self, env: Any) -> Iterator[np.ndarray]:
-        for now in one_episode(self._policy, self._action_map, self._environment, env, self._seed):
-            self.score, self.steps, self.was_cut = now.score, now.steps, now.was_cut
-            if now.steps % self._every == 0 or now.over or now.was_cut:
-                yield self.drawn(env)
 
     def drawn(self, env: Any) -> np.ndarray:
         """The present frame of an environment, [H, W, 3] uint8."""
@@ -110,12 +107,7 @@ def draw_in_memory(environment: Environment) -> None:
 
 
 def save_video(film: Iterable[np.ndarray], fps: float, path: Path) -> None:
-    """Write an MP4 with imageio's own ffmpeg, or a GIF of 30 frames per second if `path` ends in .gif.
-
-    Args:
-        film: frames [H, W, 3] uint8.
-        path: is replaced atomically.
-    """
+    """Write frames [H, W, 3] uint8 atomically, as an MP4, or as a GIF of 30 a second if `path` ends in .gif."""
     with replacing(path) as unfinished:
         if path.suffix == ".gif":
             _write_gif(film, unfinished)
@@ -169,8 +161,7 @@ def film_into(
 ) -> tuple[str, Path | None]:
     """Film an episode as FOLDER/NAME.mp4, or .gif; if the environment fails, `restarts` times again.
 
-    Returns:
-        A line with the score and the file, or why there is no film; and the file, or None.
+    Returns a line with the score and the file, or why there is no film; and the file, or None.
     """
     path = folder / f"{name}{'.gif' if gif else '.mp4'}"
     try:
@@ -186,20 +177,19 @@ def film_into(
 
 def _film(
     path: Path, policy: Policy, action_map: ActionMap, environment: Environment, gif: bool, seed: int, restarts: int
-) -> tuple[str, Path | None]:
+) -> tuple[str, Path]:
     for left in range(restarts, -1, -1):
         try:
-            take = FilmedEpisode(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
+            take = FilmedEpisode(policy, action_map, environment, seed, math.inf if gif else MP4_FRAMES_PER_SECOND)
             save_video(take, take.frame_rate, path)
-        except UserError as error:  # the environment failed, perhaps just this once
+            break
+        except UserError:  # the environment failed, perhaps just this once
             if not left:
-                return f"not filmed: {error}", None
+                raise
         except Exception as error:  # whatever it is, what was trained is worth more
             if isinstance(error, OSError) and error.errno in FULL:
                 raise
-            return f"not filmed: {explain(error)}{'' if gif else '; a GIF needs no ffmpeg'}", None
-        else:
-            break
+            raise UserError(f"{explain(error)}{'' if gif else '; a GIF needs no ffmpeg'}") from None
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
     return f"filmed an episode of {score_text(take.score)}{cut}: {path}", path
 

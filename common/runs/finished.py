@@ -4,6 +4,7 @@ Because the number of epochs is recorded, the results of a shorter run are never
 epochs.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -14,34 +15,24 @@ from common.runs.options import RunOptions
 
 FILE = "finished.json"
 ADOPT, EVALUATE, FILM = "best_agent", "evaluation", "film"
-_RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO, "video.gif", FILE)
-
-
-def stages(options: RunOptions) -> list[str]:
-    """The steps after training that these options ask for, in order."""
-    return [ADOPT] + [EVALUATE] * (options.evaluation_episodes > 0) + [FILM] * options.films
+_FILMS = run_folder.VIDEO, "video.gif"
+_RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, *_FILMS, FILE)
 
 
 def missing(folder: Path, epochs: int, options: RunOptions) -> list[str]:
-    """Those of `stages` that are not done for a run of so many epochs."""
-    return [stage for stage in stages(options) if not is_done(folder, stage, epochs)]
+    """The steps after training that these options ask for and that are not done for so many epochs, in order."""
+    asked = [ADOPT] + [EVALUATE] * (options.evaluation_episodes > 0) + [FILM] * options.films
+    return [stage for stage in asked if not is_done(folder, stage, epochs)]
 
 
 def is_done(folder: Path, stage: str, epochs: int) -> bool:
-    """Whether a stage is done for a run of so many epochs, and its file still exists."""
+    """Whether a stage is done for a run of so many epochs, and its file, if it has one, still exists."""
     recorded, done = _read(folder)
-    if recorded != epochs or stage not in done:
-        return False
-    file = done[stage]
-    return not file or (folder / file).is_file()
+    return recorded == epochs and stage in done and (not done[stage] or (folder / done[stage]).is_file())
 
 
 def note(folder: Path, stage: str, epochs: int, file: str = "") -> None:
-    """Record that a stage is done.
-
-    Args:
-        file: that the stage wrote; "" for an environment that cannot be filmed.
-    """
+    """Record that a stage is done; its file is "" for an environment that cannot be filmed."""
     recorded, done = _read(folder)
     done = done if recorded == epochs else {}
     files.write_json(folder / FILE, {"epochs": epochs, "stages": done | {stage: file}})
@@ -54,19 +45,19 @@ def note_evaluation(folder: Path, epochs: int, summaries: dict[str, dict[str, ob
         note(folder, EVALUATE, epochs, run_folder.EVALUATION)
 
 
-def forget(folder: Path, stage: str) -> None:
-    """Forget that a stage is done, because its file will be replaced by that of an agent other than the best."""
-    recorded, done = _read(folder)
-    if stage in done:
-        files.write_json(folder / FILE, {"epochs": recorded, "stages": {s: f for s, f in done.items() if s != stage}})
-
-
 def note_film(folder: Path, epochs: int) -> None:
     """If training is done, record that the best agent was filmed, or that it cannot be."""
-    films = [folder / name for name in (run_folder.VIDEO, "video.gif") if (folder / name).is_file()]
+    films = [folder / name for name in _FILMS if (folder / name).is_file()]
     newest = max(films, key=lambda film: film.stat().st_mtime, default=None)
     if is_done(folder, ADOPT, epochs):
         note(folder, FILM, epochs, newest.name if newest else "")
+
+
+def forget(folder: Path, stage: str) -> None:
+    """Forget that a stage is done, because its file will be replaced by that of an agent other than the best."""
+    recorded, done = _read(folder)
+    if done.pop(stage, None) is not None:
+        files.write_json(folder / FILE, {"epochs": recorded, "stages": done})
 
 
 def epochs_of(folder: Path) -> int:
@@ -75,15 +66,9 @@ def epochs_of(folder: Path) -> int:
 
 
 def set_aside(folder: Path, epoch: int) -> Path | None:
-    """Move the results of a shorter run into a folder of their own, before that run continues.
+    """Move the results of a run that was trained to this epoch into a folder of their own, before it continues.
 
-    It may be interrupted and called again, since finished.json is moved last.
-
-    Args:
-        epoch: the last epoch that it has trained.
-
-    Returns:
-        The folder; None if there was nothing to move.
+    It may be interrupted and called again, since finished.json is moved last. None if there was nothing to move.
 
     Raises:
         UserError: a link is in the way.
@@ -103,12 +88,9 @@ def set_aside(folder: Path, epoch: int) -> Path | None:
 
 def _read(folder: Path) -> tuple[int, dict[str, str]]:
     """The number of epochs, and stage → file; 0 and {} if finished.json is missing or damaged."""
-    try:
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         content: Any = files.read_json(folder / FILE)
         epochs, done = content["epochs"], content["stages"]
-        names = {*_RESULTS, ""}
-        if isinstance(epochs, int) and all(file in names for file in done.values()):
+        if isinstance(epochs, int) and {*done.values()} <= {*_RESULTS, ""}:
             return epochs, dict(done)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        pass
     return 0, {}

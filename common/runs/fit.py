@@ -15,8 +15,7 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs.environment import Environment, environment_of
 from common.envs.vector_env import resolve_backend
-from common.envs.worker_processes import CannotStartError, cores, in_background
-from common.errors import UserError
+from common.envs.worker_processes import cores, in_background
 from common.progress import duration
 from common.rollout.playing import STEP_BOUND
 from common.runs.options import RunOptions
@@ -42,7 +41,6 @@ def fitted(
     """The settings and options of a new run, which are chosen anew for a slow environment.
 
     Args:
-        config, options: as they are without a choice.
         typed: names of the settings and options that stay.
         say: called with a line that tells what was chosen.
 
@@ -72,7 +70,13 @@ def fitted(
     if "evaluation_episodes" not in typed:
         options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
     if before != (config, options):
-        say(_line(environment, config, options, pace, training))
+        say(
+            f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
+            f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the "
+            f"evaluation {options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in "
+            "all; --steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set "
+            "other numbers"
+        )
     return config, options
 
 
@@ -100,41 +104,28 @@ def _round_number(most: float) -> int:
     return next(power * digit for digit in (5, 2, 1) if digit == 1 or power * digit <= most)
 
 
-def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace, training: float) -> str:
-    return (
-        f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
-        f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
-        f"{options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in all; "
-        "--steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other "
-        "numbers"
-    )
-
-
 def _pace(config: TrainingConfig, environment: Environment, backend: str, seconds: float) -> Pace:
     """`measured_pace`, for the backend of processes in one of its own, since the environment's code may crash it."""
-    if backend == "gymnasium":
-        return measured_pace(environment, seconds)
-    work = functools.partial(measured_pace, environment, seconds)
     try:
+        if backend == "gymnasium":
+            return measured_pace(environment, seconds)
+        work = functools.partial(measured_pace, environment, seconds)
         with in_background(work, config.environment_time_limit) as result:
             return result()
-    except (CannotStartError, UserError, RuntimeError, OSError):
+    except Exception:  # the environment is the user's code; training will tell
         return Pace(0.0, math.nan)
 
 
 def measured_pace(environment: Environment, seconds: float) -> Pace:
     """The pace of one environment, from a thousand steps or those of so many seconds."""
     steps, length, longest, over = 0, 0, math.nan, False
-    try:
-        with closed(environment.make()) as env:
-            env.reset(seed=0)
-            began = time.perf_counter()
-            while (spent := time.perf_counter() - began) < seconds and steps < 1000:
-                if over:
-                    longest, length = np.fmax(length, longest), 0
-                    env.reset()
-                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-                steps, length, over = steps + 1, length + 1, terminated or truncated
-    except Exception:  # the environment is the user's code; training will tell
-        return Pace(0.0, math.nan)
+    with closed(environment.make()) as env:
+        env.reset(seed=0)
+        began = time.perf_counter()
+        while (spent := time.perf_counter() - began) < seconds and steps < 1000:
+            if over:
+                longest, length = np.fmax(length, longest), 0
+                env.reset()
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            steps, length, over = steps + 1, length + 1, terminated or truncated
     return Pace(spent / max(1, steps), float(longest))

@@ -57,11 +57,9 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[Callable[[],
 
 
 def _check_same(folder: Path, file: str, held: int) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.path.samestat(os.stat(file), os.fstat(held)):
             return
-    except (FileNotFoundError, NotADirectoryError):
-        pass
     raise FolderLostError(
         f"{folder} was removed, moved or replaced while the run was going on: nothing more is written, so put it back "
         "and resume it, or start a new run"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import files
-from common.errors import StoppedError, UserError
+from common.errors import StoppedError
 from common.results import EpochResult, to_columns
 from common.runs import checkpoint, run_folder, trust
 from common.runs.options import RunOptions
@@ -28,26 +28,27 @@ LARGEST_SHARE_OF_LONG = 0.05  # of a long epoch, that writing one may take
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 
 
+def board_of(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
+    """A run's TensorBoard log; None if it is not to be recorded."""
+    if "tensorboard" not in options.record:
+        return contextlib.nullcontext()
+    from common.runs.board import Board  # imports TensorFlow
+
+    return Board(folder / run_folder.TENSORBOARD, screen.say)
+
+
 class Recorder:
     """Called with the row of each epoch; a context manager, in which signals stop the run.
 
-    A row goes to the screen, results.csv, TensorBoard and the figure. With `--checkpoint-every 0` a checkpoint is due
-    every ten epochs, or less often if saving would take more than 1% of the run time. It is also due after an epoch of
-    more than three seconds, unless saving would take more than 5% of these.
-
-    A signal stops the run at the end of its epoch. An epoch that takes longer than a few seconds is given up once it
-    has taken longer than the epochs before it that are not saved and are given up too.
+    A row goes to the screen, results.csv, TensorBoard and the figure. A signal stops the run at the end of its epoch.
+    An epoch that takes longer than a few seconds is given up once it has taken longer than the epochs before it that
+    are not saved and are given up too.
 
     Args:
         trainer: with the epochs that a resumed run already has.
-        folder: of the run; the figure's legend shows its name.
-        screen: shows the run; None takes the terminal.
         content: of config.json, which every checkpoint holds a copy of.
         check_lock: called before something is written; see `one_process.only_here`.
         callback: called with each row, once it is recorded and a checkpoint that is due is written.
-
-    Attributes:
-        saving_seconds: spent on checkpoints so far.
     """
 
     def __init__(
@@ -63,7 +64,6 @@ class Recorder:
         self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
         self._screen, self._check_lock, self._callback = screen or Terminal(), check_lock, callback
         self._resume = trust.command("resume", folder, trainer.config)
-        self._board: Board | None = None
         self._figure_due = 0.0
         self.saving_seconds = self._last_saving = 0.0  # of all checkpoints, of the last one
         self._saved_epoch, self._saved_at = trainer.epoch, time.perf_counter()
@@ -74,12 +74,10 @@ class Recorder:
         trainer = self._trainer
         with contextlib.ExitStack() as parts:
             self._table = parts.enter_context(
-                run_folder.ResultsFile(self._folder, trainer.results, trainer.result_type, self._resume)
+                run_folder.ResultsFile(self._folder, trainer.results, trainer.result_type)
             )
-            if "tensorboard" in self._options.record:
-                from common.runs.board import Board  # imports TensorFlow
-
-                self._board = parts.enter_context(Board(self._folder / run_folder.TENSORBOARD, self._screen.say))
+            self._board = parts.enter_context(board_of(self._folder, self._options, self._screen))
+            if self._board is not None:
                 self._board.settings(self._folder.name, trainer.config)
             self._screen.begin(trainer.config.epochs, len(trainer.results))
             parts.callback(self._screen.end)
@@ -103,7 +101,13 @@ class Recorder:
             StoppedError: a signal has asked the run to stop, and a checkpoint is written.
         """
         self._check_lock()
-        self._record(result)
+        with run_folder.lost_disk_error(self._folder / run_folder.RESULTS, self._resume):
+            self._table.write(result)
+        if self._board is not None:
+            self._board.row(result)
+        self._screen.row(result)
+        if time.monotonic() >= self._figure_due and len(self._trainer.results) > 1:
+            self.draw()
         is_last = result.epoch == self._trainer.config.epochs or self._trainer.solved
         if self.is_due(result.epoch) or is_last or self._stop:
             self.save(result.epoch)
@@ -117,19 +121,10 @@ class Recorder:
         self._epoch_seconds, self._epoch_began = now - self._epoch_began, now
         return ends
 
-    def _record(self, result: EpochResult) -> None:
-        self._table.write(result)
-        if self._board is not None:
-            self._board.row(result)
-        self._screen.row(result)
-        if time.monotonic() >= self._figure_due and len(self._trainer.results) > 1:
-            self.draw()
-
     def draw(self, last: bool = False) -> None:
         """Redraw the five-panel figure, if it is to be recorded; drawing takes at most 2% of the run time.
 
-        Args:
-            last: also write it to TensorBoard, whose log would grow with every figure.
+        The last one is also written to TensorBoard, whose log would grow with every figure.
         """
         rows, path = self._trainer.results, self._folder / run_folder.FIGURE
         if "figure" not in self._options.record or not rows:
@@ -158,8 +153,7 @@ class Recorder:
 
     def is_due(self, epoch: int) -> bool:
         """Whether a checkpoint should be written after this epoch."""
-        every = self._options.checkpoint_every
-        if every:
+        if every := self._options.checkpoint_every:
             return epoch % every == 0
         now = time.perf_counter()
         since, lasted, self._asked_at = now - self._saved_at, now - max(self._saved_at, self._asked_at), now
@@ -172,12 +166,9 @@ class Recorder:
         self._check_lock()
         began = time.perf_counter()
         state = checkpoint.with_settings(self._trainer.state(), self._content)
-        try:
+        with run_folder.lost_disk_error(self._folder, self._resume):
             checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
             self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
-        except (UserError, OSError) as error:
-            fault = f"{self._folder} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
-            raise run_folder.lost_disk(fault, self._resume) from None
         self._saved_epoch, self._saved_at = epoch, time.perf_counter()
         self._last_saving = self._saved_at - began
         self.saving_seconds += self._last_saving
@@ -218,7 +209,7 @@ class Recorder:
             os._exit(128 + number)
 
     def _line(self) -> str:
-        saved, epochs = self._saved_epoch, self._trainer.config.epochs
-        if not saved:
+        if not self._saved_epoch:
             return f"stopped before the first epoch was saved, so nothing is kept; start again with {self._resume}"
-        return f"stopped after epoch {saved} of {epochs}; continue with {self._resume}"
+        epochs = self._trainer.config.epochs
+        return f"stopped after epoch {self._saved_epoch} of {epochs}; continue with {self._resume}"

@@ -10,7 +10,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from common import files
-from common.config import MAY_CHANGE, TrainingConfig
+from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.envs.stored_spaces import to_json
 from common.errors import UserError
@@ -35,6 +35,7 @@ LARGEST_TABLE = 256 * 2**20  # bytes of results.csv
 KEPT_OPTIONS = ("checkpoint_every", "keep_checkpoints", "evaluation_episodes", "record")  # by a run that is resumed
 LONGEST_NAME = 200  # characters of a preset's
 
+TYPED = trust.Typed._fields  # what must be typed again where it runs code of the user's
 ROOT = Path(__file__).resolve().parents[2]
 
 Kinds = Mapping[str, type[TrainingConfig]]  # "method" in config.json → its settings
@@ -42,35 +43,28 @@ _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2
 
 
 def create(runs_folder: str, name: str | None, default_name: str) -> Path:
-    """Make a new, empty run folder.
-
-    Args:
-        runs_folder: that contains it; made if it is missing.
-        name: of the folder; None takes `default_name`, or the first free of `default_name`-2, -3, …
+    """Make a new, empty run folder; without a name `default_name`, or the first free of `default_name`-2, -3, …
 
     Raises:
         UserError: the name is taken, or the folder cannot be made.
     """
     base = Path(runs_folder)
-    check_name(str(base / (name or default_name)))
+    names = [name] if name is not None else [default_name, *(f"{default_name}-{i}" for i in range(2, 10_000))]
+    check_name(str(base / names[0]))
     try:
         files.make_folder(base)
-        for attempt in range(1, 10_000):
-            folder = base / (name or (default_name if attempt == 1 else f"{default_name}-{attempt}"))
-            try:
+        for folder in (base / each for each in names):
+            with contextlib.suppress(FileExistsError):
                 folder.mkdir()
                 files.flush_folder(base)
                 return folder
-            except FileExistsError:
-                if name is not None:
-                    raise UserError(
-                        f"{folder} already holds a run: choose another --name or remove that folder"
-                    ) from None
     except OSError as error:
         raise UserError(
             f"cannot make a run folder in {base} ({error.strerror}): choose another "
             + ("--name, a shorter one" if error.errno == errno.ENAMETOOLONG else "--runs-folder")
         ) from None
+    if name is not None:
+        raise UserError(f"{base / name} already holds a run: choose another --name or remove that folder")
     raise UserError(f"{base} holds too many runs named {default_name}: choose a --name")
 
 
@@ -100,13 +94,11 @@ def write_config(
 
     Args:
         resumed_after: the epoch after which the run is resumed; None for a new run.
-        options: of the run; None stands for the defaults.
         environment: of the run, whose spaces are stored too, so that its agent can act without it.
 
-    Returns:
-        What was written; checkpoints hold a copy.
+    Returns what was written, of which checkpoints hold a copy.
     """
-    settings = _as_json(config)
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # with lists in place of tuples
     started = datetime.now(UTC).isoformat(timespec="seconds")
     now: dict[str, object] = {"command": typed_command(), "versions": _versions(), "started": started}
     content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
@@ -121,20 +113,11 @@ def write_config(
             for name, value in settings.items()
             if name in before["config"] and before["config"][name] != value
         }
-        earlier = before.get("resumed")
-        resumed = [
-            *(earlier if isinstance(earlier, list) else []),
-            {"after_epoch": resumed_after, **now, "changed": changed},
-        ]
+        earlier = before["resumed"] if isinstance(before.get("resumed"), list) else []
+        resumed = [*earlier, {"after_epoch": resumed_after, **now, "changed": changed}]
         content |= {name: before[name] for name in now if name in before} | {"resumed": resumed}
     write_json(folder / CONFIG, content)
     return content
-
-
-def _as_json(config: TrainingConfig) -> dict[str, Any]:
-    """Settings as they come back from config.json: lists in place of tuples."""
-    settings: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    return settings
 
 
 def typed_command() -> str:
@@ -173,28 +156,15 @@ def source_commit() -> str | None:
     return head[1] + ("+" if changes else "")
 
 
-TYPED = "env", "env_kwargs", "wrappers", "networks"  # what must be typed again where it runs code of the user's
-
-
-def read_config(
-    folder: Path,
-    kinds: Kinds,
-    env: str | None = None,
-    env_kwargs: str | Mapping[str, object] | None = None,
-    wrappers: Sequence[str] | None = None,
-    networks: str | None = None,
-) -> tuple[str, TrainingConfig]:
+def read_config(folder: Path, kinds: Kinds, **typed: Any) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run; from its newest checkpoint where config.json is lost or damaged.
 
     From now on this process imports no module from that folder, nor from the one it lies in.
 
     Args:
         kinds: method → class of its settings.
-        env: the environment as the user typed it. A run's environment that imports a module is used only then.
-        env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
-        wrappers: the names of its wrappers as the user typed them. Those of other modules than this project's and
-            Gymnasium's are used only then.
-        networks: the function that makes its networks as the user typed it. It is used only then.
+        typed: what the user typed, as `trust.Typed` takes it. An environment, wrappers and networks that import other
+            modules than this project's and Gymnasium's, and strings among `env_kwargs`, are used only if typed.
 
     Raises:
         UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
@@ -202,7 +172,7 @@ def read_config(
     trust.refuse(folder)
     trust.refuse_runs(folder.resolve().parent)
     content, config, _ = read_content(folder, kinds)
-    trust.check_trusted(folder, config, env, env_kwargs, wrappers, networks)
+    trust.check_trusted(folder, config, trust.Typed(**typed))
     preset = str(content["preset"])
     return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
 
@@ -218,25 +188,23 @@ def read_content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingCo
     """
     check_name(str(folder))
     files.check_plain(folder)
+    path = folder / CONFIG
     try:
-        content: Any = files.read_json(folder / CONFIG)
+        content: Any = files.read_json(path)
         return content, _config_of(content, kinds), ""
+    except (FileNotFoundError, NotADirectoryError):
+        damage, fault = "it is missing", f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME"
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): try again") from None
     except _FAULTS as error:
-        fault = error
-    if isinstance(fault, OSError) and not isinstance(fault, FileNotFoundError | NotADirectoryError):
-        raise UserError(f"{folder / CONFIG} cannot be read ({fault.strerror}): try again") from None
-    damage = "it is missing" if isinstance(fault, OSError) else f"{type(fault).__name__}: {str(fault)[:200]}"
+        damage = f"{type(error).__name__}: {str(error)[:200]}"
+        wrong = f"cannot be read as a run's settings ({damage}): use an undamaged copy"
+        fault = f"{path}: {error}" if isinstance(error, UserError) else f"{path} {wrong}"
     with contextlib.suppress(*_FAULTS):
         if checkpoint.generations(folder / CHECKPOINTS):
             content = checkpoint.settings_of(checkpoint.load_newest(folder / CHECKPOINTS, lambda _: None)[1])
             return content, _config_of(content, kinds), damage
-    if isinstance(fault, UserError):
-        raise UserError(f"{folder / CONFIG}: {fault}") from None
-    if isinstance(fault, OSError):
-        raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
-    raise UserError(
-        f"{folder / CONFIG} cannot be read as a run's settings ({damage}): use an undamaged copy"
-    ) from None
+    raise UserError(fault)
 
 
 def read_options(folder: Path, kinds: Kinds) -> RunOptions:
@@ -266,24 +234,18 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:
-    """Raises UserError if a run's settings are not those that its checkpoint was written with.
-
-    Args:
-        saved: config.json's content as the checkpoint holds it, see `checkpoint.settings_of`.
-    """
-    if saved is None:
-        return
-    settings = _as_json(config)
+    """Raises UserError if a run's settings are not those in its checkpoint, as `checkpoint.settings_of` found them."""
     try:
-        before = saved["config"]
-        changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]
-    except (KeyError, TypeError):
+        before, written = _config_of(saved, {config.METHOD: type(config)}), saved["config"]
+    except _FAULTS:
         return
-    for name in changed:
-        raise UserError(
-            f"{folder / CONFIG} says {name} {settings[name]}, the run's checkpoint {before[name]}: put that back, or "
-            f"remove {CONFIG}, which is then written again from the checkpoint"
-        )
+    for name in config.differences(before):
+        if name in written:
+            raise UserError(
+                f"{folder / CONFIG} says {name} {getattr(config, name)}, the run's checkpoint "
+                f"{getattr(before, name)}: put that back, or remove {CONFIG}, which is then written again from the "
+                "checkpoint"
+            )
 
 
 def check_name(path: str) -> None:
@@ -297,39 +259,36 @@ def check_name(path: str) -> None:
         raise UserError(f"{path!r} holds characters that cannot be printed: rename the folder")
 
 
-def lost_disk(fault: object, resume_command: str) -> UserError:
-    """The error for a disk that was lost or is full while a run was written to it."""
-    return UserError(f"{fault}; see that its disk is there and has room, then continue with {resume_command}")
+@contextlib.contextmanager
+def lost_disk_error(path: object, resume_command: str) -> Iterator[None]:
+    """While a path in the folder is written, a disk that is lost or full is a UserError that says how to continue."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        fault = f"{path} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
+        raise UserError(
+            f"{fault}; see that its disk is there and has room, then continue with {resume_command}"
+        ) from None
 
 
 class ResultsFile:
     """`results.csv`: one row per epoch, written after each epoch; a context manager, which closes the file.
 
-    Args:
-        rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
-            doubled.
-        resume_command: continues the run, for messages.
+    It is rewritten with the rows that a resumed run already has, so that none is lost or doubled.
     """
 
-    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult], resume_command: str) -> None:
-        self._path, self._resume_command = folder / RESULTS, resume_command
-        replace_file(self._path, (_line(columns_of(kind)) + "".join(map(_row, rows))).encode())
+    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
+        self._path = folder / RESULTS
+        replace_file(self._path, (",".join(columns_of(kind)) + "\n" + "".join(map(_row, rows))).encode())
         self._file = open(self._path, "ab")  # noqa: SIM115  closed by __exit__()
 
     def __enter__(self) -> "ResultsFile":
         return self
 
     def write(self, result: EpochResult) -> None:
-        """Append a row.
-
-        Raises:
-            UserError: the disk is full or fails.
-        """
-        try:
-            self._file.write(_row(result).encode())
-            self._file.flush()
-        except OSError as error:
-            raise lost_disk(f"{self._path} cannot be written ({error.strerror})", self._resume_command) from None
+        """Append a row."""
+        self._file.write(_row(result).encode())
+        self._file.flush()
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # rows that are missing come back from the checkpoint
@@ -338,17 +297,10 @@ class ResultsFile:
             files.flush_file(self._path)
 
 
-def _line(cells: list[str]) -> str:
-    return ",".join(cells) + "\n"
-
-
 def _row(result: EpochResult) -> str:
-    return _line([_cell(getattr(result, name)) for name in columns_of(type(result))])
-
-
-def _cell(value: float | int | bool) -> str:
-    """Numbers in the shortest form that reads back as the same number."""
-    return str(int(value)) if isinstance(value, bool | int) else repr(float(value))
+    """A line of numbers, each in the shortest form that reads back as the same number."""
+    values = (getattr(result, name) for name in columns_of(type(result)))
+    return ",".join(str(int(value)) if isinstance(value, int) else repr(float(value)) for value in values) + "\n"
 
 
 def read_results(folder: Path) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ Three parts have files of their own: `recorder` (what follows an epoch, and when
 (Ctrl-C) and `after_training` (scores and film).
 """
 
+import functools
 import math
 import shutil
 import time
@@ -48,13 +49,9 @@ def train_as_typed(
         fitted_preset: the preset whose settings, unless they were typed, are chosen again for a slow environment.
     """
     preset, config, options = parse(arguments, program, presets, default_preset, preset_for)
-    run(
-        lambda config: trainer(config, description=f"preset {preset}", workers=options.placement),
-        preset,
-        config,
-        options,
-        typed=names_of_flags(arguments) if preset == fitted_preset else None,
-    )
+    typed = names_of_flags(arguments) if preset == fitted_preset else None
+    make_trainer = functools.partial(trainer, description=f"preset {preset}", workers=options.placement)
+    run(make_trainer, preset, config, options, typed=typed)
 
 
 def run(
@@ -71,7 +68,6 @@ def run(
     Args:
         make_trainer: called with the config before anything is written, so that a wrong setting leaves no files.
         preset: name of the preset, for config.json and the folder's name.
-        options: where the run is written and what is written.
         screen: shows the run; None takes the terminal.
         on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
             If it returns True, training ends with a checkpoint, and the run is evaluated and filmed; a resume trains
@@ -145,8 +141,8 @@ def _run(
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
         elif folder is not None and isinstance(error, OSError) and error.errno in files.FULL:
-            fault = f"{error.filename or folder} cannot be written ({error.strerror})"
-            raise run_folder.lost_disk(fault, trust.command("resume", folder, trainer.config)) from None
+            with run_folder.lost_disk_error(error.filename or folder, trust.command("resume", folder, trainer.config)):
+                raise
         raise
     finally:
         trainer.close()
@@ -198,22 +194,22 @@ def _train(
     check_lock: Callable[[], None],
 ) -> None:
     config = trainer.config
-    warnings: list[str] = []
     resumed = options.resume is not None
     finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
     last, _ = _last_row(folder)
     if resumed:
-        _restore(trainer, folder, screen, warnings.append)
+        _restore(trainer, folder, screen)
     after = trainer.epoch if resumed else None
     content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
     if aside is not None:
         screen.say(f"what the shorter run ended with is now in {aside}")
     with Recorder(trainer, folder, options, screen, content, check_lock, callback) as recorder:
-        for warning in warnings:
-            screen.say(f"warning: {warning}")
         screen.say(
-            _first_line(preset, config, folder) + (f", continuing after epoch {trainer.epoch}" if resumed else "")
+            f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} on "
+            f"{config.backend}, seed {config.seed}, {config.epochs} epoch{'s' if config.epochs > 1 else ''} of "
+            f"{config.steps_per_epoch:,} steps, in {folder}"
+            + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
         trainer.warn = screen.say
         if trainer.live is not None:
@@ -247,15 +243,6 @@ def _train(
     )
 
 
-def _first_line(preset: str, config: TrainingConfig, folder: Path) -> str:
-    """What is trained, where it is stepped, for how long, and where the run is written."""
-    return (
-        f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} "
-        f"on {config.backend}, seed {config.seed}, "
-        f"{config.epochs} epoch{'s' if config.epochs > 1 else ''} of {config.steps_per_epoch:,} steps, in {folder}"
-    )
-
-
 def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     """Advice for a run that was ended by NaN or infinity."""
     weights = f"the last good weights are in {folder / run_folder.WEIGHTS}"
@@ -265,15 +252,17 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     return f"{weights}; start a new run with other settings, or continue with {resume}"
 
 
-def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:
+def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal) -> None:
     """Load the newest whole checkpoint into the trainer; without any checkpoint the run begins again."""
     _, _, damage = run_folder.read_content(folder, {trainer.config.METHOD: type(trainer.config)})
     if damage:
-        warn(f"{folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint")
+        screen.say(
+            f"warning: {folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint"
+        )
     if not checkpoint.generations(folder / CHECKPOINTS):
-        warn("the run was interrupted before its first checkpoint, so it starts again with its first epoch")
+        screen.say("warning: the run was interrupted before its first checkpoint, so it starts again with epoch 1")
         return
-    number, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
+    number, state = checkpoint.load_newest(folder / CHECKPOINTS, lambda line: screen.say(f"warning: {line}"))
     if number > trainer.config.epochs:
         raise UserError(f"{folder} has {number} epochs already: ask for as many or more with --epochs")
     run_folder.check_same_settings(folder, trainer.config, checkpoint.settings_of(state))

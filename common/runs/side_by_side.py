@@ -21,11 +21,7 @@ Heading = tuple[str, str]
 
 
 def opening(take: FilmedEpisode, width: int, seconds: float, whole: bool = False) -> list[Image.Image]:
-    """The first seconds of an episode as small pictures.
-
-    Args:
-        whole: play the episode to its end, so that `take.score` and `take.steps` are known.
-    """
+    """The first seconds of an episode as small pictures; a `whole` one is played on, to know its score and steps."""
     frames: list[Image.Image] = []
     for number, frame in enumerate(take):
         if number <= seconds * take.frame_rate:
@@ -39,12 +35,9 @@ def opening(take: FilmedEpisode, width: int, seconds: float, whole: bool = False
 def side_by_side(
     headings: Sequence[Heading], episodes: Sequence[list[Image.Image]], rest: int
 ) -> Iterator[Image.Image]:
-    """The frames of a film: an episode that is over grows pale.
-
-    Args:
-        rest: for how many frames the last one is shown.
-    """
-    bold, plain = (_font(name) for name in ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf"))
+    """The frames of a film: an episode that is over grows pale; the last frame is shown `rest` times more."""
+    fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    bold, plain = (ImageFont.truetype(str(fonts / f"{name}.ttf"), 15) for name in ("DejaVuSans-Bold", "DejaVuSans"))
     width, height = episodes[0][0].size
     paper = Image.new("RGB", (len(episodes) * (width + GAP) - GAP, HEADING + height), PAPER)
     draw = ImageDraw.Draw(paper)
@@ -52,8 +45,7 @@ def side_by_side(
         for line, (text, letters) in enumerate(zip(lines, (bold, plain))):
             draw.text((i * (width + GAP) + 2, 3 + 20 * line), text, INK, letters)
     blank = Image.new("RGB", (width, height), PAPER)
-    length = max(map(len, episodes)) + rest
-    for number in range(length):
+    for number in range(max(map(len, episodes)) + rest):
         film = paper.copy()
         for i, frames in enumerate(episodes):
             picture = frames[min(number, len(frames) - 1)]
@@ -61,11 +53,6 @@ def side_by_side(
                 picture = Image.blend(blank, picture, PALE)
             film.paste(picture, (i * (width + GAP), HEADING))
         yield film
-
-
-def _font(name: str) -> ImageFont.FreeTypeFont:
-    """One of the fonts that come with matplotlib."""
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), 15)
 
 
 def small_gif(frames: Sequence[Image.Image], frame_rate: float, largest: int) -> bytes:

@@ -5,7 +5,6 @@ Modules in a run folder are never imported: a run may come from somebody else, a
 
 import contextlib
 import functools
-import importlib.abc
 import importlib.machinery
 import json
 import os
@@ -15,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from types import ModuleType
+from typing import Any, ClassVar, NamedTuple
 
 from common.config import TrainingConfig
 from common.errors import UserError
@@ -23,74 +23,49 @@ _CODE = Path(__file__).resolve().parents[2]  # where this project's own modules 
 _KNOWN = "common.hidden_speeds", "gymnasium.wrappers"  # modules of wrappers that do nothing but wrap, without a text
 
 
-def check_trusted(
-    where: Path,
-    config: TrainingConfig,
-    env: str | None,
-    env_kwargs: str | Mapping[str, object] | None,
-    wrappers: Sequence[str] | None = None,
-    networks: str | None = None,
-) -> None:
-    """Check that the user typed everything that could run somebody else's code.
+class Typed(NamedTuple):
+    """What the user typed of a run's environment and networks; None if it was not typed."""
 
-    Args:
-        where: the run's folder, or the file that the settings come from.
-        env: the environment as the user typed it.
-        env_kwargs: its arguments as the user typed them, as JSON or parsed.
-        wrappers: the names of its wrappers as the user typed them.
-        networks: the function that makes its networks as the user typed it.
+    env: str | None = None
+    env_kwargs: str | Mapping[str, object] | None = None  # JSON, or parsed
+    wrappers: Sequence[str] | None = None
+    networks: str | None = None
+
+    def settings(self) -> dict[str, object]:
+        """The same as a config holds it; what is not JSON stays a text."""
+        kwargs: object = self.env_kwargs
+        if isinstance(kwargs, str):
+            with contextlib.suppress(ValueError, RecursionError):
+                kwargs = json.loads(kwargs)
+        wrappers = None if self.wrappers is None else tuple(self.wrappers)
+        return self._asdict() | {"env_kwargs": kwargs, "wrappers": wrappers}
+
+
+def check_trusted(where: Path, config: TrainingConfig, typed: Typed) -> None:
+    """Check that the user typed everything that could run somebody else's code.
 
     Raises:
         UserError: something has to be typed again.
     """
-    texts = holds_text(config.env_kwargs)
-    typed = (
-        (env == config.env or not (texts or ":" in config.env))
-        and (_parsed(env_kwargs) == config.env_kwargs or not texts)
-        and (tuple(wrappers or ()) == config.wrappers or _are_known(config.wrappers))
-        and (networks == config.networks or ":" not in (config.networks or ""))
-    )
-    if not typed:
-        whose = "the networks" if ":" in (config.networks or "") else "the environment"
+    needed, settings = _needed(config), typed.settings()
+    if any(settings[name] != own for name, own in needed.items()):
+        whose = "the networks" if "networks" in needed else "the environment"
         raise UserError(
             f"{whose} of {where} may import modules or read files: if you trust it, type it yourself "
             f"with{flags_again(config)}"
         )
 
 
-def check_no_other_environment(
-    where: Path,
-    config: TrainingConfig,
-    env: str | None,
-    env_kwargs: str | Mapping[str, object] | None,
-    wrappers: Sequence[str] | None = None,
-    networks: str | None = None,
-) -> None:
-    """Check that what the user typed is the environment of the run, which is the one that is played.
-
-    Args:
-        where: the run's folder.
-        env: the environment as the user typed it; None if it was not typed.
-        env_kwargs: its arguments as the user typed them, as JSON or parsed; None if they were not typed.
-        wrappers: the names of its wrappers; None if they were not typed.
-        networks: the function that makes its networks; None if it was not typed.
-
-    Raises:
-        UserError: it is another one.
-    """
+def check_no_other_environment(folder: Path, config: TrainingConfig, typed: Typed) -> None:
+    """Raises UserError if the user typed another environment than the run's, which is the one that is played."""
+    env = typed.env
     if env is not None and env not in _names_of(config.env) and config.env not in _names_of(env):
-        raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
-    again = {
-        "env_kwargs": _parsed(env_kwargs),
-        "wrappers": None if wrappers is None else tuple(wrappers),
-        "networks": networks,
-    }
-    for name, typed in again.items():
-        if typed is not None and typed != getattr(config, name):
-            own = json.dumps(getattr(config, name))
-            flag = "--" + name.replace("_", "-")
-            whose = where if name == "networks" else f"the environment of {where}"
-            raise UserError(f"{whose} has the {name} {own}: leave {flag} out, or type these")
+        raise UserError(f"{folder} was trained on {config.env}, and plays on it alone: leave out --env {env}")
+    for name, again in typed.settings().items():
+        own = getattr(config, name)
+        if name != "env" and again is not None and again != own:
+            whose = folder if name == "networks" else f"the environment of {folder}"
+            raise UserError(f"{whose} has the {name} {json.dumps(own)}: leave {_flag(name)} out, or type these")
 
 
 def _are_known(wrappers: Sequence[str]) -> bool:
@@ -104,22 +79,29 @@ def _names_of(env: str) -> set[str]:
     return names | {re.sub(r"-v\d+$", "", name) for name in names}
 
 
-def _parsed(env_kwargs: object) -> object:
-    """Arguments of an environment that were typed as JSON; anything else as it is."""
-    if isinstance(env_kwargs, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(env_kwargs)
-    return env_kwargs
+def _needed(config: TrainingConfig) -> dict[str, Any]:
+    """Those settings of a config that must be typed again; empty for most environments."""
+    texts = holds_text(config.env_kwargs)
+    may_run_code = {
+        "env": texts or ":" in config.env,
+        "env_kwargs": texts,
+        "wrappers": not _are_known(config.wrappers),
+        "networks": ":" in (config.networks or ""),
+    }
+    return {name: getattr(config, name) for name, may in may_run_code.items() if may}
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def flags_again(config: TrainingConfig) -> str:
     """The flags that `check_trusted` asks for, each after a space; empty for most environments."""
-    texts = holds_text(config.env_kwargs)
-    flags = ["--env", config.env] if texts or ":" in config.env else []
-    flags += ["--env-kwargs", json.dumps(config.env_kwargs)] if texts else []
-    flags += [] if _are_known(config.wrappers) else ["--wrappers", *config.wrappers]
-    flags += ["--networks", config.networks] if config.networks and ":" in config.networks else []
-    return f" {shlex.join(flags)}" if flags else ""
+    words: list[str] = []
+    for name, value in _needed(config).items():
+        values = value if isinstance(value, tuple) else [json.dumps(value) if isinstance(value, dict) else value]
+        words += [_flag(name), *values]
+    return f" {shlex.join(words)}" if words else ""
 
 
 def command(program: str, folder: PurePath, config: TrainingConfig) -> str:
@@ -146,27 +128,25 @@ def _around(place: str, folders: frozenset[Path]) -> Path | None:
     return next((folder for folder in folders if resolved.is_relative_to(folder)), None)
 
 
-class _Refusal(importlib.abc.MetaPathFinder):
-    """An import finder that comes before all others; it refuses some modules and finds none."""
+class Refusal:
+    """An import finder that comes before all others and finds none."""
 
-    def __init__(self) -> None:
-        self.folders: set[Path] = set()
+    folders: ClassVar[set[Path]] = set()
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+    @classmethod
+    def find_spec(cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raises UserError for a module in one of the folders."""
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None:
             return
         is_link = os.path.islink(spec.origin)
         place = os.path.dirname(os.path.realpath(spec.origin) if is_link else os.path.abspath(spec.origin))
-        folder = _around(place, frozenset(self.folders))
+        folder = _around(place, frozenset(cls.folders))
         if folder is not None:
             raise UserError(
                 f"the module {name} lies in {folder}, beside a run or a preset file, and nothing is imported from "
                 "there: move its file beside your own programs if you trust it"
             )
-
-
-refusal = _Refusal()
 
 
 def refuse(folder: Path) -> None:
@@ -177,9 +157,9 @@ def refuse(folder: Path) -> None:
     folder = folder.resolve()
     if _CODE.is_relative_to(folder):
         return
-    refusal.folders.add(folder)
-    if refusal not in sys.meta_path:
-        sys.meta_path.insert(0, refusal)
+    Refusal.folders.add(folder)
+    if Refusal not in sys.meta_path:
+        sys.meta_path.insert(0, Refusal)
 
 
 def refuse_runs(folder: Path) -> None:

@@ -32,13 +32,7 @@ def has_screen() -> bool:
 
 
 def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: int) -> str:
-    """Play a deterministic episode at the environment's own speed, in a window.
-
-    Args:
-        environment: with the step limit of the episode.
-
-    Returns:
-        A line with the score.
+    """Play a deterministic episode at the environment's own speed in a window, and return a line with the score.
 
     Raises:
         UserError: there is no screen, the environment draws no windows, or it failed.

@@ -825,7 +825,9 @@ def test_wrappers_are_applied_in_order_recorded_and_imported_again_only_if_named
     env = environment.make()
     assert env.reset(seed=0)[0].tolist() == [1, 1, 0, 0]
     with pytest.raises(UserError, match=r"has the wrappers .*mine:First.*: leave --wrappers out, or type these"):
-        trust.check_no_other_environment(Path(run), PPO.replace(wrappers=TYPED[3:]), None, None, ("mine:Half",))
+        trust.check_no_other_environment(
+            Path(run), PPO.replace(wrappers=TYPED[3:]), trust.Typed(wrappers=("mine:Half",))
+        )
 
 
 @pytest.mark.parametrize(

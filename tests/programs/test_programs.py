@@ -363,10 +363,10 @@ def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monke
 def test_an_environment_that_is_typed_again_is_that_of_the_run(known, again, accepted):
     refused = contextlib.nullcontext() if accepted else pytest.raises(UserError, match="plays on it alone")
     with refused:
-        trust.check_no_other_environment(Path("run"), PPOConfig(env=known), again, None)
-    trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), None, '{"g": 1}')
+        trust.check_no_other_environment(Path("run"), PPOConfig(env=known), trust.Typed(again))
+    trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, '{"g": 1}'))
     with pytest.raises(UserError, match="leave --env-kwargs out, or type these"):
-        trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), None, "{")
+        trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, "{"))
 
 
 def test_a_run_without_a_best_agent_says_the_command_that_finishes_it(trained, monkeypatch, tmp_path, capsys):

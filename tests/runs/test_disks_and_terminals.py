@@ -306,7 +306,7 @@ def test_errors_can_be_written_to_any_terminal(monkeypatch):
 def test_a_table_of_a_run_is_flushed_at_its_end(monkeypatch, tmp_path):
     flushed = []
     monkeypatch.setattr(files, "flush_file", flushed.append)
-    with run_folder.ResultsFile(tmp_path, [], PPOResult, "resume"):
+    with run_folder.ResultsFile(tmp_path, [], PPOResult):
         pass
     assert tmp_path / run_folder.RESULTS in flushed
 

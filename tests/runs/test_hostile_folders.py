@@ -426,7 +426,7 @@ def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path,
     elif where == "cwd":
         monkeypatch.chdir(own)
     trust.refuse_runs(tmp_path / "runs")
-    assert trust.refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
+    assert trust.Refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
 
 
 def test_links_do_not_hide_where_a_module_lies(tmp_path):
@@ -439,7 +439,7 @@ def test_links_do_not_hide_where_a_module_lies(tmp_path):
     (own / "folder").symlink_to(theirs)
     (theirs / "borrowed.py").symlink_to(own / "fine.py")
     trust.refuse(tmp_path / "runs")
-    find = trust.refusal.find_spec
+    find = trust.Refusal.find_spec
     for name, place in (("fine", own), ("borrowed", theirs)):
         assert find(name, [str(place)]) is None
     for name, place in (("evil", theirs), ("linked", own), ("evil", own / "folder")):
