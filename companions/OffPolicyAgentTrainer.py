@@ -16,11 +16,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 
 from common import funcs
-from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.envs.supported_spaces import check_continuous
@@ -33,7 +31,7 @@ from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs.command_line import one_line_errors
 from common.runs.session import train_as_typed
 from common.state import State
-from companions.config import OffPolicyConfig, OffPolicySettings
+from companions.config import OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
 from companions.image_replay import new_replay
 from companions.n_step import NStepReturns
@@ -46,19 +44,6 @@ OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise dri
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
-
-
-def make_agent(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    config: OffPolicyConfig,
-    seed: int,
-    make_networks: MakeNetworks | None = None,
-) -> "DDPGAgent":
-    """The agent of DDPG and TD3."""
-    from companions.DDPGAgent import DDPGAgent
-
-    return DDPGAgent(observation_space, action_space, config, seed, make_networks)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -83,13 +68,16 @@ class OffPolicyAgentTrainer(TrainerBase):
         row_size, row_type = self.replay.row_size, self.replay.row_type
         self._waiting = WaitingMinibatches(config.batch_size, row_size, self.agent.update_noise_size, row_type)
 
-    def check_environment(self, environment: Environment) -> None:
+    def check_environment(self, environment: Environment, config: Any) -> None:
         """Raises UserError unless actions are a Box, and an image has a size that the networks take."""
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
-    def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
-        """See `make_agent`."""
-        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
+    @staticmethod
+    def make_agent(*arguments: Any) -> "DDPGAgent":
+        """An untrained agent; arguments as for `DDPGAgent`."""
+        from companions.DDPGAgent import DDPGAgent
+
+        return DDPGAgent(*arguments)
 
     def collecting(self, config: OffPolicySettings) -> CollectingPlan:
         """How the method collects: it hands over steps as soon as an update is due."""

@@ -1,12 +1,14 @@
 """The newest transitions, for methods that learn from them many times, and minibatches that were drawn of them."""
 
+import math
+import os
 from collections.abc import Mapping
 
 import numpy as np
 
+from common.errors import UserError
 from common.records import Transitions
 from common.state import check_array
-from companions.replay_memory import reserved
 
 
 class ReplayBuffer:
@@ -32,7 +34,7 @@ class ReplayBuffer:
         self.capacity, self.observation_size = capacity, observation_size
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
         self.row_size = int(self._cuts[-1]) + observation_size
-        self._rows, *self._others = reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
+        self._rows, *self._others = _reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
         self._position = 0  # of the next row
         self.size = 0
 
@@ -91,6 +93,31 @@ class ReplayBuffer:
         self.size, self._position = size, position
 
 
+def memory() -> float:
+    """GiB of this machine's memory; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def _reserved(capacity: int, *columns: tuple[int, type]) -> list[np.ndarray]:
+    """Zeros [capacity, size] for each column of that size and type; the memory is taken only as they are written."""
+    bytes_each = sum(size * np.dtype(kind).itemsize for size, kind in columns)
+    wanted = capacity * bytes_each / 2**30  # GiB
+    try:
+        if wanted > memory() / 2:  # a checkpoint takes the other half
+            raise MemoryError
+        return [np.zeros((capacity, size), kind) for size, kind in columns]
+    except MemoryError:
+        fitting = int(0.45 * min(memory(), wanted) * 2**30 / bytes_each)
+        fitting -= fitting % 10 ** max(0, len(str(fitting)) - 2)  # two digits
+        raise UserError(
+            f"there is not enough memory for a replay buffer of {wanted:,.1f} GiB, and as much again for checkpoints: "
+            f"use --replay-size {fitting} or less"
+        ) from None
+
+
 def packed(transitions: Transitions) -> np.ndarray:
     """K transitions as rows [K, W]."""
     observations, actions, rewards, terminated, next_observations = transitions
@@ -125,10 +152,6 @@ class WaitingMinibatches:
         taken = self._rows[:count], self._noise[:count]
         self._rows, self._noise = self._rows[count:], self._noise[count:]
         return taken
-
-    def clear(self) -> None:
-        """Drop all of them."""
-        self.take(len(self))
 
     # -- state --
 
