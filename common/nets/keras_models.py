@@ -154,18 +154,17 @@ class DenseHead:
 
 @dataclass(frozen=True)
 class NormalHeads:
-    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
+    """Mean and standard deviation of a Normal policy, [B, A] each; without `initial_std` it differs between states."""
 
     action_size: int
     mean_activation: str
     mean_gain: float
-    std: str
-    initial_std: float
+    initial_std: float | None
 
     def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
         """features [B, F] → mean and standard deviation, [B, A] each."""
         [mean] = DenseHead("mean", self.action_size, self.mean_activation, self.mean_gain)(features, kernel)
-        if self.std == "state_independent":
+        if self.initial_std is not None:
             return [mean, StateIndependentStd(self.action_size, self.initial_std, name="std")(features)]
         return [mean, *DenseHead("std", self.action_size, "softplus")(features, kernel)]
 

@@ -17,13 +17,13 @@ from common.nets.network import (
     Dense,
     LayerNormalization,
     Normalizer,
+    NumPyOperations,
 )
-from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
-class _TensorFlowOperations:
-    """The same as `NumPyOperations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
+class _TensorFlowOperations(NumPyOperations):
+    """The same on tensors: features [n, units], or [networks, n, units] of stacked networks.
 
     Args:
         rounds: whether layers that are `rounded` round what they multiply; exports do not.
@@ -69,21 +69,11 @@ class _TensorFlowOperations:
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
 
-    def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
-        carried = self.product(memory[:, : layer.units], layer.recurrent_kernel)
-        return layer.step(self, self.product(features, layer.kernel) + layer.bias, carried, memory)
-
     def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(features, kernel)
 
     def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(sums)
-
-    def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
-        return array[:, start:end]
-
-    def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        return array[:, :-size], array[:, -size:]
 
     def masked(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return tf.where(mask > 0, logits, RULED_OUT)
