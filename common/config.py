@@ -228,12 +228,7 @@ class RunSettings(Settings):
     validation_episodes: int = setting(40, at_least=1, used_with=(VALIDATION,))
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
-    average_weights: float = setting(
-        0.0,
-        at_least=0,
-        at_most=0.999,
-        needs=VALIDATION,
-    )
+    average_weights: float = setting(0.0, at_least=0, at_most=0.999, needs=VALIDATION)
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
     about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself
     continues with the weights of the last update. A run also ends with these if adopt_best is off. Raise it if the

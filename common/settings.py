@@ -24,7 +24,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -220,18 +220,15 @@ def _parts(settings: type) -> list[Any]:
 def texts_of(part: type) -> dict[str, str]:
     """The text below each field of one class, each in one line; none where the source is not at hand."""
     try:
-        source = textwrap.dedent(inspect.getsource(part))
+        definition: Any = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
     except (OSError, TypeError):
         return {}
-    [definition] = ast.parse(source).body
-    return dict(_text_pairs(definition)) if isinstance(definition, ast.ClassDef) else {}
-
-
-def _text_pairs(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for field, text in itertools.pairwise(definition.body):
-        match field, text:
+    texts = {}
+    for pair in itertools.pairwise(definition.body):
+        match pair:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
-                yield name, " ".join(written.split())
+                texts[name] = " ".join(written.split())
+    return texts
 
 
 # -- checks --

@@ -253,9 +253,9 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def parts(self) -> dict[str, Part]:
         """The replay buffer, updates that wait, exploration noise, and steps whose `n_step` transition waits."""
-        there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
-        always: dict[str, Part] = {"replay": self.replay, "waiting": self._waiting}
-        return always | {name: part for name, part in there_may_be.items() if part is not None}
+        parts: dict[str, Part | None] = {"replay": self.replay, "waiting": self._waiting}
+        parts |= {"exploration": self.exploration, "n_step": self._n_step}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
         """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps are not counted."""

@@ -181,8 +181,6 @@ class OffPolicySettings(UpdateSettings, NetworkSettings, TrainingConfig):
     gymnasium: all environments in this process, one after the other. processes: one Gymnasium process per
     environment, for environments that are slow or that crash."""
     num_envs: int = 1
-    """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
-    consecutive steps to an epoch."""
     steps_per_epoch: int = 5000
     validate_every: int = 10
     validation_episodes: int = 30

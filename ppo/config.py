@@ -242,11 +242,8 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
             )
         if self.minibatch_size > self.steps_per_update:
             raise UserError(
-                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_update}: "
-                f"use --minibatch-size {self.steps_per_update} or less"
-                if self.updates_per_epoch == 1
-                else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
-                f"update: use --minibatch-size {self.steps_per_update} or less"
+                f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an update "
+                f"(steps_per_epoch / updates_per_epoch): use --minibatch-size {self.steps_per_update} or less"
             )
         if self.restarts_at_epoch_end and self.updates_per_epoch > 1:
             raise UserError(
