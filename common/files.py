@@ -115,12 +115,7 @@ def _flush(path: Path, flags: int) -> None:
 
 
 def remove_unfinished(folder: Path, beginning: str = "") -> None:
-    """Remove the files that `replacing` left behind when a process was killed.
-
-    Args:
-        folder: where they are.
-        beginning: prefix of the names of the files that were being replaced.
-    """
+    """Remove what `replacing` left behind when a process was killed, of files whose names begin with `beginning`."""
     for path in folder.iterdir():
         if _LEFT_OVER.fullmatch(path.name) and path.name.startswith(f".{beginning}"):
             with contextlib.suppress(OSError):
@@ -183,11 +178,7 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
 
 
 def check_plain(folder: Path) -> None:
-    """Check that a run folder, if it exists, holds plain files and folders only.
-
-    Raises:
-        ForeignFileError: it holds a link, a pipe or a device.
-    """
+    """Raise ForeignFileError if a run folder, if it exists, holds a link, a pipe or a device."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

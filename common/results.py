@@ -11,12 +11,7 @@ from common.config import TrainingConfig, info_column
 
 
 def column(group: str, timing: bool = False) -> Any:
-    """A column of the table.
-
-    Args:
-        group: the section in which TensorBoard shows it.
-        timing: whether it differs between runs that are otherwise equal.
-    """
+    """A column of the table, in a section of TensorBoard; one of `timing` differs between runs otherwise equal."""
     return field(metadata={"group": group, "timing": timing})
 
 
@@ -79,8 +74,7 @@ _TYPES: dict[Any, Callable[[float], Any]] = {int: int, float: float, bool: bool}
 def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> list[EpochResult]:
     """The rows of `to_columns`' columns. Columns missing in an older version's table are NaN, 0 or False.
 
-    Raises:
-        ValueError: the seconds of an epoch are NaN or infinity.
+    Raises ValueError if the seconds of an epoch are NaN or infinity.
     """
     if not np.isfinite(columns["seconds"]).all():
         raise ValueError("the seconds of an epoch are NaN or infinity")

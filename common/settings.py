@@ -168,15 +168,9 @@ def _check_effect(settings: Settings, name: str, needs: Needs, is_fixed: bool = 
 
 
 def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False) -> None:
-    """Check that settings that were typed have an effect; see `used_with` of `setting`.
+    """Raise UserError if a setting whose name was typed has no effect; see `used_with` of `setting`.
 
-    Args:
-        settings: all of them.
-        typed: names of those that were typed.
-        is_fixed: whether the other settings cannot be changed, as in a resumed run.
-
-    Raises:
-        UserError: one has no effect.
+    `is_fixed`: the other settings cannot be changed, as in a resumed run.
     """
     whole: Any = type(settings)
     for what in declared(whole).values():
@@ -244,11 +238,7 @@ _ACCEPTED: dict[type, tuple[Any, str]] = {  # what a setting may be given as, an
 
 
 def _plain(name: str, hint: Any, value: Any) -> object:
-    """A setting as Python's own number, text or tuple.
-
-    Raises:
-        UserError: it is of another kind.
-    """
+    """A setting as Python's own number, text or tuple; UserError if it is of another kind."""
     if get_origin(hint) in (UnionType, Union):  # kind | None
         return None if value is None else _plain(name, get_args(hint)[0], value)
     if get_origin(hint) is Literal:

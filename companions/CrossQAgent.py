@@ -21,11 +21,7 @@ from companions.SACAgent import SACAgent
 
 
 class CrossQAgent(SACAgent):
-    """SAC with batch renormalisation and without target networks; arguments as for `DDPGAgent`.
-
-    Raises:
-        UserError: as of `DDPGAgent`; or observations have images, or the networks are of the user's own.
-    """
+    """SAC with batch renormalisation and without target networks, for numbers alone; arguments as for `DDPGAgent`."""
 
     has_target_critics = False
     networks_type = RenormalizedNetworks

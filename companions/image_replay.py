@@ -22,7 +22,6 @@ class PackedObservations:
         images: those among them.
 
     Attributes:
-        images: the same.
         size: D, bytes of an observation.
         parts: slices of the S numbers; with each the number that 255 of an image of uint8 is in it, 0 for others.
     """
@@ -151,11 +150,7 @@ def packed_observations(space: gymnasium.Space) -> PackedObservations | None:
 
 
 def new_replay(config: OffPolicySettings, agent: Any) -> ReplayBuffer:
-    """The replay buffer of an agent.
-
-    Raises:
-        UserError: there is not enough memory.
-    """
+    """The replay buffer of an agent; UserError if there is not enough memory."""
     if agent.packed is None:
         return ReplayBuffer(config.replay_size, agent.observation_size, agent.action_size)
     waiting = config.train_every + (config.n_step + 2) * config.num_envs

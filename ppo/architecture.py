@@ -23,9 +23,7 @@ def torso_for(
 ) -> Torso:
     """The hidden layers that a config names for observations of this shape, with `images` among their numbers.
 
-    Raises:
-        UserError: the convolutions leave nothing of the image, images are to be remembered, or `precision` has nothing
-            to round.
+    Raises UserError if convolutions leave nothing of an image, images are to be remembered, or nothing is rounded.
     """
     convolutions, is_image = (
         tuple(Convolution(*layer) for layer in config.convolution_layers),

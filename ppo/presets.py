@@ -394,9 +394,5 @@ FOR_ANY = "default"
 
 
 def preset_for(env_id: str) -> str:
-    """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else `default` (`PPOConfig()`).
-
-    Args:
-        env_id: an environment's id, as it is typed.
-    """
+    """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else that of `PPOConfig()`."""
     return "breakout" if atari.game_id(env_id) is not None else FOR_ANY
