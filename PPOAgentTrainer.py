@@ -113,8 +113,12 @@ class PPOAgentTrainer(TrainerBase):
         )
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
-        """`_update`; one that became NaN or infinite is undone, and its metrics are NaN."""
-        self._apply_live_changes()
+        """`_update` with the settings of now; one that became NaN or infinite is undone, and its metrics are NaN."""
+        changes, refused = self.live.poll()
+        if refused:
+            self.warn(f"warning: {refused}")
+        for change in changes:
+            self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
         try:
             metrics = self._update(progress, timing)
         except DivergedError as error:
@@ -130,14 +134,6 @@ class PPOAgentTrainer(TrainerBase):
                 self.warn(f"warning: {words.format(metrics[name])}")
         self._last = metrics
         return metrics
-
-    def _apply_live_changes(self) -> None:
-        """Use the values that were changed since the last update from this one on."""
-        changes, refused = self.live.poll()
-        if refused:
-            self.warn(f"warning: {refused}")
-        for change in changes:
-            self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
 
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
         """Learn from the trajectory at hand; `progress`: share of all updates that are done."""

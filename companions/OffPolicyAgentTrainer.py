@@ -108,7 +108,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         """Train one epoch, in which steps and updates alternate, and return its row."""
         timing, exploring = Timing(), self.exploring(last)
         if self.config.anneal:
-            self._anneal(funcs.linear_schedule(1.0, 0.0, self.epoch / last))
+            left = funcs.linear_schedule(1.0, 0.0, self.epoch / last)
+            for name, adam in self.agent.adams.items():
+                adam.learning_rate = left * self._learning_rates[name]
         self._before, self._diverged, self._updates = self.agent.learned_state(), False, []
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
@@ -187,11 +189,6 @@ class OffPolicyAgentTrainer(TrainerBase):
                 f"warning: rewards are about {rewards:.0e} on average, and critics learn little from such large ones: "
                 f"give --reward-design scaled --reward-factor {1 / rewards:.0e}"
             )
-
-    def _anneal(self, left: float) -> None:
-        """Set every learning rate to the share `left` of its setting."""
-        for name, adam in self.agent.adams.items():
-            adam.learning_rate = left * self._learning_rates[name]
 
     def _remember(self, rows: slice, trajectory: Trajectory) -> None:
         """Rows of a trajectory into the replay buffer."""

@@ -32,8 +32,7 @@ class ReplayBuffer:
 
     def __init__(self, capacity: int, observation_size: int, action_size: int, *others: tuple[int, type]) -> None:
         self.capacity, self.observation_size = capacity, observation_size
-        self._cuts = np.cumsum([observation_size, action_size, 1, 1])
-        self.row_size = int(self._cuts[-1]) + observation_size
+        self.row_size = 2 * observation_size + action_size + 2
         self._rows, *self._others = _reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
         self._position = 0  # of the next row
         self.size = 0
@@ -49,21 +48,15 @@ class ReplayBuffer:
 
     def sizes(self) -> tuple[float, float]:
         """Mean absolute values of the observations' numbers and of the rewards."""
-        observations, _, rewards, *_ = np.split(self._rows[: self.size], self._cuts, axis=1)
-        return float(np.abs(observations).mean()), float(np.abs(rewards).mean())
+        columns = self.unpack(self._rows[: self.size])
+        return float(np.abs(columns.observations).mean()), float(np.abs(columns.rewards).mean())
 
     def add(self, transitions: Transitions) -> None:
         """Append K transitions; once the buffer is full, they replace the oldest."""
-        count = len(transitions.rewards)
-        if count > self.capacity:
-            transitions = Transitions(*(column[-self.capacity :] for column in transitions))
-            count = self.capacity
-        rows = packed(transitions)  # [K, W]
-        first = min(count, self.capacity - self._position)
-        self._rows[self._position : self._position + first] = rows[:first]
-        self._rows[: count - first] = rows[first:]
-        self._position = (self._position + count) % self.capacity
-        self.size = min(self.size + count, self.capacity)
+        rows = packed(transitions)[-self.capacity :]  # [K, W]
+        self._rows[(self._position + np.arange(len(rows))) % self.capacity] = rows
+        self._position = (self._position + len(rows)) % self.capacity
+        self.size = min(self.size + len(rows), self.capacity)
 
     def sample(self, updates: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
         """Packed minibatches drawn with replacement, [updates, batch_size, W] float32; see `unpack`."""
@@ -71,14 +64,9 @@ class ReplayBuffer:
 
     def unpack(self, rows: np.ndarray) -> Transitions:
         """The columns of packed rows [..., W], arrays or tensors."""
-        first, second, third, fourth = (int(cut) for cut in self._cuts)
-        return Transitions(
-            observations=rows[..., :first],
-            actions=rows[..., first:second],
-            rewards=rows[..., second],
-            terminated=rows[..., third],
-            next_observations=rows[..., fourth:],
-        )
+        size = self.observation_size
+        numbers = rows[..., size:-size]  # [..., A + 2]
+        return Transitions(rows[..., :size], numbers[..., :-2], numbers[..., -2], numbers[..., -1], rows[..., -size:])
 
     def state(self) -> dict[str, np.ndarray]:
         """The stored rows [size, W], and the position of the next one."""

@@ -16,8 +16,6 @@ Quirk = Literal[
     "saturating_log_prob",
     "density_entropy",
 ]
-
-
 REMEMBERS = Needs("memory", lambda kind: kind != "none", "--memory gru")
 
 
