@@ -366,15 +366,19 @@ class DDPGAgent(AgentBase):
         loss, _ = self.descend(self.actor_optimizer, self._actor, loss_of)
         return {"loss_actor": loss}
 
+    def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
+        """Every target's weights with those they follow, [W] each."""
+        pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
+        return [(target.weights, source.weights) for target, source in pairs if target is not source]
+
     def _move_targets(self, with_actor: bool, copy: tf.Tensor) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
-        hard = self.config.hard_update_every > 0
-        if not (hard or with_actor or "targets_every_update" in self.config.quirks):
-            return
-        for target, source in (self._target_actor, self._actor), (self._target_critics, self._critics):
-            if target is not source:
-                was, now = target.weights.value, source.weights.value  # [W] each
-                target.weights.assign(tf.where(copy, now, was) if hard else losses.polyak(was, now, self.config.tau))
+        if self.config.hard_update_every:
+            for target, source in self._pairs():
+                target.assign(tf.where(copy, source.value, target.value))
+        elif with_actor or "targets_every_update" in self.config.quirks:
+            for target, source in self._pairs():
+                target.assign(losses.polyak(target.value, source.value, self.config.tau))
 
     # -- state --
 

@@ -11,7 +11,7 @@ For a batch of one to a few dozen observations, calling TensorFlow takes many ti
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -301,7 +301,8 @@ def mean_of_both(operations: Any, outputs: Any, entries: Entries, weight: float)
 class NumPyOperations:
     """What `forward` computes with, on NumPy arrays, in place where they can be; activations overwrite features."""
 
-    activations, tanh = ACTIVATIONS, staticmethod(np.tanh)
+    activations: ClassVar[dict[str, Any]] = ACTIVATIONS
+    tanh: Any = staticmethod(np.tanh)
 
     def normalized(self, observations: np.ndarray, normalize: Normalizer) -> np.ndarray:
         """Raw observations [n, *shape] → what the first layer sees, float32."""

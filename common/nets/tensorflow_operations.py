@@ -1,7 +1,7 @@
 """The operations of a network in TensorFlow."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ class _TensorFlowOperations(network.NumPyOperations):
         rounds: whether layers that are `rounded` round what they multiply; exports do not.
     """
 
-    activations: ClassVar = {name: keras.activations.get(name) for name in network.ACTIVATIONS}
+    activations: ClassVar[dict[str, Any]] = {name: keras.activations.get(name) for name in network.ACTIVATIONS}
     tanh = staticmethod(tf.tanh)
 
     def __init__(self, rounds: bool = False) -> None:
