@@ -141,11 +141,7 @@ class Settings:
                 _check_effect(self, what.name, what.needs)
 
     def replace(self, **changes: object) -> Self:
-        """A copy with these changes; a setting that loses its effect, such as tau with hard updates, gets its default.
-
-        Raises:
-            UserError: a value has the wrong type, is out of its range, or does not go with another setting.
-        """
+        """A copy with changes; a setting that loses its effect, such as tau with hard updates, gets its default."""
         whole: Any = type(self)
         settings = declared(whole)
         lost: dict[str, object] = {}

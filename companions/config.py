@@ -211,9 +211,6 @@ class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):
     """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
 
     The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "off-policy"
@@ -224,9 +221,6 @@ class SACConfig(SACSettings, OffPolicySettings):
     """Soft actor-critic (arXiv:1801.01290, 1812.05905), TQC (arXiv:2005.04269) and CrossQ (arXiv:1902.05605).
 
     The defaults are SAC as its authors publish it; `companions.sac_presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "sac"

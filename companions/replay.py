@@ -20,7 +20,6 @@ class ReplayBuffer:
         others: size and type of what else is kept with each.
 
     Attributes:
-        observation_size: S.
         row_size, row_type: W = 2·S + A + 2, numbers of a row, and their type.
         size: transitions that are there.
 

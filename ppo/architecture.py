@@ -25,10 +25,8 @@ def torso_for(
 
     Raises UserError if convolutions leave nothing of an image, images are to be remembered, or nothing is rounded.
     """
-    convolutions, is_image = (
-        tuple(Convolution(*layer) for layer in config.convolution_layers),
-        len(observation_shape) == 3,
-    )
+    convolutions = tuple(Convolution(*layer) for layer in config.convolution_layers)
+    is_image = len(observation_shape) == 3
     if config.memory != "none" and (images or is_image):
         raise UserError(f"memory {config.memory} is for observations that are numbers, not images: leave it out")
     if is_image:

@@ -183,14 +183,11 @@ class EarlierTrajectories:
     Args:
         most: how many are kept; 0 keeps none.
         check: raises ValueError for arrays that are not a trajectory of this run.
-
-    Attributes:
-        kept: the trajectories, the newest first.
     """
 
     def __init__(self, most: int, check: Callable[[State], None]) -> None:
         self._most, self._check = most, check
-        self.kept: deque[Acted] = deque(maxlen=most)
+        self.kept: deque[Acted] = deque(maxlen=most)  # the newest first
 
     def add(self, trajectory: Trajectory, log_probs: np.ndarray) -> None:
         """Keep one more, with its actions' log-probabilities [M], and forget the oldest if there are too many."""

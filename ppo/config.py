@@ -225,9 +225,6 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
     """Proximal policy optimisation (arXiv:1707.06347); the action space decides the policy's distribution.
 
     The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "ppo"

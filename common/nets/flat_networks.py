@@ -53,11 +53,7 @@ class FlatNetworks:
         return [tf.reshape(table[:, part], (len(self.networks), *shape)) for part, shape in zip(self._parts, shapes)]
 
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out].
-
-        Args:
-            training: whether layers such as Dropout are active.
-        """
+        """What networks of these weights make of inputs [B, in], with Dropout if `training`: [networks, B, out]."""
         if self._network is not None:
             return forward(ROUNDING, self._network.with_arrays(UNCHANGED, stacks), inputs)[0]
         outputs = []
