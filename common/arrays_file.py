@@ -7,7 +7,6 @@ header must describe exactly the bytes that follow it.
 import functools
 import io
 import math
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,10 +91,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 @functools.cache
 def largest_file() -> int:
     """The largest file that is read, in bytes: half of this machine's memory, or 4 GiB if that is unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):
-        return 4 * 2**30
+    half = files.memory() / 2  # GiB
+    return int(half * 2**30) if math.isfinite(half) else 4 * 2**30
 
 
 def read(path: Path, largest: int | None = None) -> Arrays:

@@ -7,6 +7,7 @@ more than a given number of bytes.
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -123,6 +124,14 @@ def remove_unfinished(folder: Path, beginning: str = "") -> None:
 
 
 # -- reading --
+
+
+def memory() -> float:
+    """GiB of this machine's memory; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def read_bytes(path: Path, largest: int) -> bytes:

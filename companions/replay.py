@@ -1,12 +1,11 @@
 """The newest transitions, for methods that learn from them many times, and minibatches that were drawn of them."""
 
-import math
-import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from common.errors import UserError
+from common.files import memory
 from common.records import Transitions
 from common.state import check_array
 
@@ -78,14 +77,6 @@ class ReplayBuffer:
             raise ValueError(f"the next of {size} rows cannot be number {position}")
         self._rows[:size] = state["rows"]
         self.size, self._position = size, position
-
-
-def memory() -> float:
-    """GiB of this machine's memory; infinity where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 def _reserved(capacity: int, *columns: tuple[int, type]) -> list[np.ndarray]:
