@@ -135,14 +135,9 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
 
 
 def read_as(what: str, path: Path, largest: int, writer: str) -> dict[str, np.ndarray]:
-    """`read`, with error messages for people.
+    """`read`, with messages for people that say `what` the file should hold and what its `writer` is.
 
-    Args:
-        what: what the file should hold, as the messages name it.
-        writer: what writes such files.
-
-    Raises:
-        UserError: the file is missing, damaged, or no file of plain arrays.
+    Raises UserError if the file is missing, damaged, or no file of plain arrays.
     """
     try:
         return read(path, largest)

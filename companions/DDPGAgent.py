@@ -163,9 +163,7 @@ class DDPGAgent(AgentBase):
     def acting_policy(self, exploration_std: float | None = None) -> DeterministicPolicy | SquashedPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
-        Args:
-            exploration_std: standard deviation of the noise, in units of half the action range; None takes that of the
-                end of training.
+        The noise's standard deviation is in units of half the action range; None takes that of the end of training.
         """
         config, std = self.config, exploration_std
         if std is None:

@@ -15,11 +15,7 @@ from companions.replay import ReplayBuffer, packed
 
 
 class PackedObservations:
-    """Observations as rows of bytes: an image of uint8 has one for each number, all others are float32.
-
-    Args:
-        size: S, numbers of an observation.
-        images: those among them.
+    """S = `size` numbers of an observation as bytes: an image of uint8 has one for each number, others are float32.
 
     Attributes:
         size: D, bytes of an observation.
@@ -62,8 +58,6 @@ class ImageReplayBuffer(ReplayBuffer):
 
     Args:
         capacity: number of observations that are kept.
-        layout: of an observation.
-        action_size: A.
         waiting: observations that may be stored before the transition that begins with the first of them is added.
 
     Attributes:

@@ -193,11 +193,7 @@ class LiveHyperparameters:
             return state | {f"asked/{name}": np.array(value, np.float64) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: a value is out of its range.
-        """
+        """Restore what `state` returned; raises ValueError for a value that is out of its range."""
         for values, prefix in ((self.values, ""), (self._asked, "asked/")):
             for name, (low, high) in self.ranges.items():
                 if f"{prefix}{name}" in state:
