@@ -20,11 +20,11 @@ from common.learning.compiled import Compiled, KerasHeads
 from common.nets import distributions, keras_models
 from common.nets.from_keras import can_describe, describe
 from common.nets.keras_layers import StateIndependentStd
-from common.nets.kernels import orthogonal
+from common.nets.kernels import draw_as_pytorch, orthogonal
 from common.nets.own_networks import check_own
 from common.records import Batch
 from common.rollout.policies import ActorCriticPolicy, CategoricalPolicy, Heads, NormalPolicy, Policy
-from common.state import State
+from common.state import State, join_parts, part_of
 from ppo import architecture, losses
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
@@ -42,9 +42,7 @@ class Agent(AgentBase):
     Args:
         observation_space: Box, of one environment; images are [height, width, channels] uint8.
         action_space: Box for a Normal policy; Discrete, MultiDiscrete or MultiBinary for a Categorical one.
-        config: network and update settings; all other settings are ignored here.
-        seed: of the initial weights.
-        make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
+        seed: of the initial weights; for `config` and `make_networks` see `AgentBase`.
 
     Raises:
         UserError: the convolutions do not fit the images, the device is missing, no mirror is known or fits, or
@@ -77,11 +75,11 @@ class Agent(AgentBase):
             self.actor = keras_models.actor_network(torso, heads, actor_kernel, self.mirror)
             self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
-        if self.own_torso is None:
-            architecture.draw_weights(self._networks.values(), seeds, config)
-        else:
-            for network in self._networks.values():
+        for network, network_seed in zip(self._networks.values(), seeds):
+            if self.own_torso is not None:
                 check_own(network)
+            elif not config.initial_gains:
+                draw_as_pytorch(network, network_seed)
         if self.mask_size:  # which the networks do not see
             for name in {"actor", "critic", *self._networks}:
                 setattr(self, name, keras_models.WithMask(getattr(self, name), self.mask_size))
@@ -297,14 +295,9 @@ class Agent(AgentBase):
     def _update(
         self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, numbers: tf.Tensor, per_pass: int
     ) -> tuple[Metrics, tf.Tensor, tf.Tensor]:
-        """All minibatches; an update that became NaN or infinite is undone before this returns.
+        """The metrics of every minibatch [K], how many were taken before `max_kl`, and which `_weights` stayed finite.
 
-        Args:
-            numbers: the hyperparameters, and the coefficient of the KL penalty.
-
-        Returns:
-            The metrics of every minibatch, [K] each, how many were taken before `max_kl` was passed, and which of
-            `_weights` were finite after them.
+        `numbers` are the hyperparameters and β. An update that became NaN or infinite is undone before this returns.
         """
         learned = self._weights() + [variable for adam in self.adams.values() for variable in adam.variables]
         before = [tf.identity(variable.value) for variable in learned]
@@ -383,27 +376,22 @@ class Agent(AgentBase):
         policy = self._distribution(heads)
         old = None if self.config.objective == "clip" else self._distribution(batch.heads)
         loss, metrics = losses.policy_loss(self.config, policy, old, batch, hyperparameters, kl_coefficient)
-        return loss, metrics | {"mean_std": self._mean_std(policy, batch.actor_weights)}
-
-    def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
-        """NaN where actions are not numbers on a line."""
-        if self.choices is not None:
-            return tf.constant(np.nan)
-        return losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), weights)
+        mean_std = tf.constant(np.nan)
+        if self.choices is None:
+            mean_std = losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), batch.actor_weights)
+        return loss, metrics | {"mean_std": mean_std}
 
     def _value_loss(self, values: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters) -> tf.Tensor:
         """values: [B, 1]."""
-        next_values = (
-            self.critic(batch.next_observations)[:, 0] if self.config.value_target == "one_step_gradient" else None
-        )
+        next_values = None
+        if self.config.value_target == "one_step_gradient":
+            next_values = self.critic(batch.next_observations)[:, 0]
         return losses.value_loss(self.config, values[:, 0], next_values, batch, hyperparameters)
 
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
         variables = self._networks[network].trainable_variables
-        gradients = [
-            tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)
-        ]  # of Embedding, too
+        gradients = list(map(tf.convert_to_tensor, tape.gradient(loss, variables)))  # an Embedding's is sparse
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)
@@ -414,19 +402,15 @@ class Agent(AgentBase):
 
     def parameters(self) -> State:
         """Copies of both networks' weights, and the statistics that normalise observations."""
-        weights = {
-            f"{name}/{i}": weights
-            for name, network in self._networks.items()
-            for i, weights in enumerate(network.get_weights())
-        }
-        statistics = {f"observations/{name}": value for name, value in self.observation_statistics.state().items()}
-        return weights | statistics
+        networks = {name: network.get_weights() for name, network in self._networks.items()}
+        weights = {name: {str(i): array for i, array in enumerate(arrays)} for name, arrays in networks.items()}
+        return join_parts(weights | {"observations": self.observation_statistics.state()})
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
         for name, network in self._networks.items():
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
-        self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
+        self.observation_statistics.load_state(part_of(state, "observations"))
 
     def _seeds(self) -> dict[str, keras.Variable]:
         """The states of layers that draw random numbers in an update, such as Dropout."""

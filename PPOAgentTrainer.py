@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common import funcs
-from common.envs.environment import Environment
 from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
@@ -32,14 +31,7 @@ from common.rollout.collector import CollectingPlan
 from common.runs.command_line import one_line_errors
 from common.runs.session import train_as_typed
 from common.state import State
-from ppo.batch import (
-    EarlierTrajectories,
-    PreparedBatch,
-    divided_rewards,
-    flat_batch,
-    minibatch_rows,
-    scaled_rewards,
-)
+from ppo.batch import EarlierTrajectories, PreparedBatch, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters, LiveHyperparameters, RateByDivergence
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
@@ -74,11 +66,12 @@ class PPOAgentTrainer(TrainerBase):
         self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.collector.check_trajectory)
         self._last = {name: 0.0 for name in RUNAWAY}  # metrics of the last update
 
-    def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
-        """The agent: an actor and a critic for the environment's spaces."""
+    @staticmethod
+    def make_agent(*arguments: Any) -> "Agent":
+        """An untrained agent; arguments as for `Agent`."""
         from Agent import Agent
 
-        return Agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
+        return Agent(*arguments)
 
     def collecting(self, config: PPOConfig) -> CollectingPlan:
         """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""
@@ -120,8 +113,12 @@ class PPOAgentTrainer(TrainerBase):
         )
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
-        """`_update`; one that became NaN or infinite is undone, and its metrics are NaN."""
-        self._apply_live_changes()
+        """`_update` with the settings of now; one that became NaN or infinite is undone, and its metrics are NaN."""
+        changes, refused = self.live.poll()
+        if refused:
+            self.warn(f"warning: {refused}")
+        for change in changes:
+            self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
         try:
             metrics = self._update(progress, timing)
         except DivergedError as error:
@@ -138,28 +135,19 @@ class PPOAgentTrainer(TrainerBase):
         self._last = metrics
         return metrics
 
-    def _apply_live_changes(self) -> None:
-        """Use the values that were changed since the last update from this one on."""
-        changes, refused = self.live.poll()
-        if refused:
-            self.warn(f"warning: {refused}")
-        for change in changes:
-            self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
-
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
         """Learn from the trajectory at hand; `progress`: share of all updates that are done."""
         began = time.perf_counter()
         gamma, hyperparameters = self._scheduled(progress)
-        rewards = self._scaled_rewards(gamma)  # [T, N]
-        newest = self.prepare_batch(self.collector.trajectory, rewards, gamma)
+        trajectory = self.collector.trajectory
+        rewards, self.reward_statistics = scaled_rewards(
+            self.collector.shaped_rewards, trajectory, gamma, self.config, self.reward_statistics
+        )  # [T, N]
+        newest = self.prepare_batch(trajectory, rewards, gamma)
         self.advantage_statistics = newest.advantage_statistics
         self.collector.remember(newest.memory)
-        batch = self.earlier.joined(
-            newest.batch,
-            lambda earlier: self._prepare_earlier(earlier, gamma),
-            self._new_steps,
-            self.config.minibatch_size,
-        )
+        prepare = functools.partial(self._prepare_earlier, gamma=gamma)
+        batch = self.earlier.joined(newest.batch, prepare, self._new_steps, self.config.minibatch_size)
         if self.config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
@@ -167,8 +155,11 @@ class PPOAgentTrainer(TrainerBase):
         metrics["explained_variance"] = newest.explained_variance
         metrics["learning_rate"] = hyperparameters.learning_rate
         metrics["kl_coefficient"] = self.agent.kl_coefficient if self.config.objective != "clip" else math.nan
-        self._adapt(batch, metrics["approximate_kl"])
-        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self._new_steps])
+        self.rate.follow(metrics["approximate_kl"])
+        if self.config.objective != "clip":
+            self.agent.adapt_kl_coefficient(batch)
+        self.agent.raise_std(self.config.min_std)
+        self.earlier.add(trajectory, newest.batch.log_probs[: self._new_steps])
         self._observe_trajectory()  # last: collecting and learning see the same normalisation
         timing.update += time.perf_counter() - began
         return metrics
@@ -184,13 +175,6 @@ class PPOAgentTrainer(TrainerBase):
             clip_range_left=left if "clip_range" in config.anneal else 1.0,
         )
 
-    def _scaled_rewards(self, gamma: float) -> np.ndarray:
-        """The scaled rewards [T, N] of the trajectory at hand, which become part of the statistics."""
-        rewards, self.reward_statistics = scaled_rewards(
-            self.collector.shaped_rewards, self.collector.trajectory, gamma, self.config, self.reward_statistics
-        )
-        return rewards
-
     def prepare_batch(self, trajectory: Trajectory, rewards: np.ndarray, gamma: float) -> PreparedBatch:
         """What `flat_batch` makes of a trajectory and its scaled rewards [T, N] with the present networks."""
         agent, statistics = self.agent, self.advantage_statistics
@@ -200,13 +184,6 @@ class PPOAgentTrainer(TrainerBase):
         """An earlier trajectory by the present networks, statistics and cost of a fall."""
         rewards = divided_rewards(self.collector.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
         return self.prepare_batch(earlier, rewards, gamma).batch
-
-    def _adapt(self, batch: Batch, divergence: float) -> None:
-        """Adapt learning rates, the KL penalty and the policy's standard deviations for the next update."""
-        self.rate.follow(divergence)
-        if self.config.objective != "clip":
-            self.agent.adapt_kl_coefficient(batch)
-        self.agent.raise_std(self.config.min_std)
 
     def _observe_trajectory(self) -> None:
         """Merge the observations of the trajectory at hand into the statistics that normalise them."""
@@ -245,7 +222,7 @@ class PPOAgentTrainer(TrainerBase):
         return metrics[-1] | {name: means[name] for name in AVERAGED_METRICS}
 
     def parts(self) -> dict[str, Part]:
-        """Statistics of rewards and advantages, settings that may change during a run, the factor of `desired_kl`."""
+        """See `TrainerBase.parts`."""
         return {
             "reward_statistics": self.reward_statistics,
             "advantage_statistics": self.advantage_statistics,

@@ -83,12 +83,12 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
     from common.envs.environment import find_environment
     from common.records import Transitions
     from companions.config import OffPolicyConfig
-    from companions.OffPolicyAgentTrainer import make_agent
+    from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
     from companions.replay import ReplayBuffer
 
     env = find_environment(job.env).make()
     config = OffPolicyConfig(env=job.env, hidden_sizes=tuple(job.units), batch_size=job.batch_size)
-    agent = make_agent(env.observation_space, env.action_space, config, seed)
+    agent = OffPolicyAgentTrainer.make_agent(env.observation_space, env.action_space, config, seed)
     rng = np.random.default_rng(seed)
     replay = ReplayBuffer(100_000, agent.observation_size, agent.action_size)
     sizes = (agent.observation_size, agent.action_size, 0, 0, agent.observation_size)

@@ -7,7 +7,6 @@ header must describe exactly the bytes that follow it.
 import functools
 import io
 import math
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,10 +91,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 @functools.cache
 def largest_file() -> int:
     """The largest file that is read, in bytes: half of this machine's memory, or 4 GiB if that is unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):
-        return 4 * 2**30
+    half = files.memory() / 2  # GiB
+    return int(half * 2**30) if math.isfinite(half) else 4 * 2**30
 
 
 def read(path: Path, largest: int | None = None) -> Arrays:
@@ -138,14 +135,9 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
 
 
 def read_as(what: str, path: Path, largest: int, writer: str) -> dict[str, np.ndarray]:
-    """`read`, with error messages for people.
+    """`read`, with messages for people that say `what` the file should hold and what its `writer` is.
 
-    Args:
-        what: what the file should hold, as the messages name it.
-        writer: what writes such files.
-
-    Raises:
-        UserError: the file is missing, damaged, or no file of plain arrays.
+    Raises UserError if the file is missing, damaged, or no file of plain arrays.
     """
     try:
         return read(path, largest)

@@ -49,12 +49,7 @@ STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 
 def costs_by_score(name: str, written: Iterable[str]) -> tuple[tuple[float, float], ...]:
     """Pairs of a training score and the cost from it on, with rising scores: ("1", "10@0") → ((−∞, 1), (0, 10)).
 
-    Args:
-        name: of the setting.
-        written: its value.
-
-    Raises:
-        UserError: a word is no cost, or the scores do not rise.
+    Raises UserError, which names the setting, if a word is no cost or the scores do not rise.
     """
     pairs = []
     for word in written:
@@ -228,12 +223,7 @@ class RunSettings(Settings):
     validation_episodes: int = setting(40, at_least=1, used_with=(VALIDATION,))
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
-    average_weights: float = setting(
-        0.0,
-        at_least=0,
-        at_most=0.999,
-        needs=VALIDATION,
-    )
+    average_weights: float = setting(0.0, at_least=0, at_most=0.999, needs=VALIDATION)
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
     about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself
     continues with the weights of the last update. A run also ends with these if adopt_best is off. Raise it if the
@@ -273,11 +263,7 @@ class OwnNetworkSettings(Settings):
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
 class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
-    """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
-    """
+    """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own."""
 
     METHOD: ClassVar[str] = ""
     """The method's name in config.json."""
@@ -337,9 +323,5 @@ class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     def changed_as(self, other: "TrainingConfig") -> Self:
-        """The same run, with the settings that may change (`MAY_CHANGE`) taken from `other`.
-
-        Raises:
-            UserError: they do not go with this run's other settings.
-        """
+        """The same run with the settings that may change (`MAY_CHANGE`) of `other`; UserError if they do not fit."""
         return self.replace(**{name: getattr(other, name) for name in MAY_CHANGE})

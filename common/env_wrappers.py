@@ -134,9 +134,7 @@ def checked(function: RewardDesign) -> RewardDesign:
 class ShapedReward(gymnasium.Wrapper):
     """Replaces the reward by a design's; `info["original_reward"]` keeps the environment's own.
 
-    Args:
-        env: whose rewards are replaced.
-        numbers, named: the design's numbers, in its order or by their names.
+    The design's numbers are given in its order or by their names.
     """
 
     design: Callable[..., np.ndarray]

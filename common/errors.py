@@ -16,12 +16,8 @@ class StartError(UserError):
 class NotFiniteError(UserError):
     """An environment or the policy returned NaN or infinity.
 
-    Args:
-        fault: where that was, and what to do about it.
-        or_else: what else can be done while the run still stops at such a fault. The line ends with it.
-
-    Attributes:
-        fault: the line without `or_else`.
+    Its line is `fault`, where that was and what to do about it, and `or_else`: what else can be done while the run
+    still stops at such a fault.
     """
 
     def __init__(self, fault: str = "", or_else: str = "") -> None:

@@ -7,6 +7,7 @@ more than a given number of bytes.
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -115,12 +116,7 @@ def _flush(path: Path, flags: int) -> None:
 
 
 def remove_unfinished(folder: Path, beginning: str = "") -> None:
-    """Remove the files that `replacing` left behind when a process was killed.
-
-    Args:
-        folder: where they are.
-        beginning: prefix of the names of the files that were being replaced.
-    """
+    """Remove what `replacing` left behind when a process was killed, of files whose names begin with `beginning`."""
     for path in folder.iterdir():
         if _LEFT_OVER.fullmatch(path.name) and path.name.startswith(f".{beginning}"):
             with contextlib.suppress(OSError):
@@ -128,6 +124,14 @@ def remove_unfinished(folder: Path, beginning: str = "") -> None:
 
 
 # -- reading --
+
+
+def memory() -> float:
+    """GiB of this machine's memory; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def read_bytes(path: Path, largest: int) -> bytes:
@@ -183,11 +187,7 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
 
 
 def check_plain(folder: Path) -> None:
-    """Check that a run folder, if it exists, holds plain files and folders only.
-
-    Raises:
-        ForeignFileError: it holds a link, a pipe or a device.
-    """
+    """Raise ForeignFileError if a run folder, if it exists, holds a link, a pipe or a device."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

@@ -26,12 +26,9 @@ def duration(seconds: float) -> str:
 def followed(
     show: Callable[[str], None], check: Callable[[], None] = lambda: None, every: float = 0.5
 ) -> Iterator[None]:
-    """Follows the work of this context.
+    """Follows the work of this context: `show` gets a text such as "240 of 400 steps" after `every` seconds or more.
 
-    Args:
-        show: called with a text such as "240 of 400 steps".
-        check: called between all steps; what it raises ends the work.
-        every: seconds between two calls of `show` at least.
+    `check` is called between all steps; what it raises ends the work.
     """
     shown = time.monotonic()
 

@@ -123,21 +123,13 @@ class Transitions(NamedTuple):
 
 @dataclass
 class Timing:
-    """Seconds of an epoch, by stage.
+    """Seconds of an epoch, by stage."""
 
-    Attributes:
-        environment: waiting for environment steps.
-        policy: choosing actions.
-        update: values, advantages and gradients.
-        validation: scoring the parameters; not part of training.
-        validation_steps: environment steps of that, a number of them.
-    """
-
-    environment: float = 0.0
-    policy: float = 0.0
-    update: float = 0.0
-    validation: float = 0.0
-    validation_steps: int = 0
+    environment: float = 0.0  # waiting for environment steps
+    policy: float = 0.0  # choosing actions
+    update: float = 0.0  # values, advantages and gradients
+    validation: float = 0.0  # scoring the parameters; not part of training
+    validation_steps: int = 0  # how many environment steps that took
 
     def columns(self, steps: int) -> dict[str, float]:
         """The timing columns of `common.results.EpochResult` for an epoch of `steps` environment steps."""

@@ -1,7 +1,7 @@
 """The results of an epoch: one row of results.csv, of TensorBoard and of the console."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,12 +11,7 @@ from common.config import TrainingConfig, info_column
 
 
 def column(group: str, timing: bool = False) -> Any:
-    """A column of the table.
-
-    Args:
-        group: the section in which TensorBoard shows it.
-        timing: whether it differs between runs that are otherwise equal.
-    """
+    """A column of the table, in a section of TensorBoard; one of `timing` differs between runs otherwise equal."""
     return field(metadata={"group": group, "timing": timing})
 
 
@@ -73,22 +68,18 @@ def to_columns(rows: Sequence[EpochResult], kind: type[EpochResult]) -> dict[str
     return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in columns_of(kind)}
 
 
-_TYPES: dict[Any, Callable[[float], Any]] = {int: int, float: float, bool: bool}
-
-
 def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> list[EpochResult]:
     """The rows of `to_columns`' columns. Columns missing in an older version's table are NaN, 0 or False.
 
-    Raises:
-        ValueError: the seconds of an epoch are NaN or infinity.
+    Raises ValueError if the seconds of an epoch are NaN or infinity.
     """
     if not np.isfinite(columns["seconds"]).all():
         raise ValueError("the seconds of an epoch are NaN or infinity")
-    fields = dataclasses.fields(kind)
+    fields: Any = dataclasses.fields(kind)  # of the types int, float and bool, which are called below
     epochs = len(columns["epoch"])
     missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}
     table = zip(*({**missing, **columns}[field.name] for field in fields))
-    return [kind(**{field.name: _TYPES[field.type](cell) for field, cell in zip(fields, row)}) for row in table]
+    return [kind(**{field.name: field.type(cell) for field, cell in zip(fields, row)}) for row in table]
 
 
 def results_dictionary(

@@ -24,7 +24,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -141,11 +141,7 @@ class Settings:
                 _check_effect(self, what.name, what.needs)
 
     def replace(self, **changes: object) -> Self:
-        """A copy with these changes; a setting that loses its effect, such as tau with hard updates, gets its default.
-
-        Raises:
-            UserError: a value has the wrong type, is out of its range, or does not go with another setting.
-        """
+        """A copy with changes; a setting that loses its effect, such as tau with hard updates, gets its default."""
         whole: Any = type(self)
         settings = declared(whole)
         lost: dict[str, object] = {}
@@ -168,15 +164,9 @@ def _check_effect(settings: Settings, name: str, needs: Needs, is_fixed: bool = 
 
 
 def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False) -> None:
-    """Check that settings that were typed have an effect; see `used_with` of `setting`.
+    """Raise UserError if a setting whose name was typed has no effect; see `used_with` of `setting`.
 
-    Args:
-        settings: all of them.
-        typed: names of those that were typed.
-        is_fixed: whether the other settings cannot be changed, as in a resumed run.
-
-    Raises:
-        UserError: one has no effect.
+    `is_fixed`: the other settings cannot be changed, as in a resumed run.
     """
     whole: Any = type(settings)
     for what in declared(whole).values():
@@ -220,18 +210,15 @@ def _parts(settings: type) -> list[Any]:
 def texts_of(part: type) -> dict[str, str]:
     """The text below each field of one class, each in one line; none where the source is not at hand."""
     try:
-        source = textwrap.dedent(inspect.getsource(part))
+        definition: Any = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
     except (OSError, TypeError):
         return {}
-    [definition] = ast.parse(source).body
-    return dict(_text_pairs(definition)) if isinstance(definition, ast.ClassDef) else {}
-
-
-def _text_pairs(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for field, text in itertools.pairwise(definition.body):
-        match field, text:
+    texts = {}
+    for pair in itertools.pairwise(definition.body):
+        match pair:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
-                yield name, " ".join(written.split())
+                texts[name] = " ".join(written.split())
+    return texts
 
 
 # -- checks --
@@ -247,11 +234,7 @@ _ACCEPTED: dict[type, tuple[Any, str]] = {  # what a setting may be given as, an
 
 
 def _plain(name: str, hint: Any, value: Any) -> object:
-    """A setting as Python's own number, text or tuple.
-
-    Raises:
-        UserError: it is of another kind.
-    """
+    """A setting as Python's own number, text or tuple; UserError if it is of another kind."""
     if get_origin(hint) in (UnionType, Union):  # kind | None
         return None if value is None else _plain(name, get_args(hint)[0], value)
     if get_origin(hint) is Literal:

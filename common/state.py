@@ -12,11 +12,7 @@ State = arrays_file.Arrays
 
 
 def check_array(name: str, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype | type) -> None:
-    """Check an array's dtype and shape; the shape of packed JSON and of arrays that grow may differ.
-
-    Raises:
-        ValueError: they differ from what is expected.
-    """
+    """Raise ValueError for another dtype or shape; the shape of packed JSON and of arrays that grow may differ."""
     grows = 0 in shape or (dtype == np.uint8 and len(shape) == 1)
     if array.dtype != dtype or not (grows or np.shape(array) == shape):
         raise ValueError(f"{name} is {array.dtype} {np.shape(array)}, expected {np.dtype(dtype)} {shape}")
@@ -28,11 +24,7 @@ def pack_json(content: object) -> np.ndarray:
 
 
 def unpack_json(array: np.ndarray) -> Any:
-    """The content that `pack_json` packed.
-
-    Raises:
-        ValueError: the array is not packed JSON.
-    """
+    """The content that `pack_json` packed; ValueError if the array is not packed JSON."""
     return json.loads(array.tobytes())
 
 

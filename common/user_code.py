@@ -9,7 +9,6 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import gymnasium
 
@@ -62,10 +61,6 @@ class WrongReturnError(Exception):
 
 class RaisedElsewhere(Exception):
     """An error of another process, as texts: what `describe`, `explain` and `own_traceback` say of it there."""
-
-    described: str
-    explained: str
-    trace: str
 
     def __init__(self, described: str, explained: str, trace: str) -> None:
         super().__init__(described, explained, trace)
@@ -144,15 +139,11 @@ def _blamed(error: BaseException) -> tuple[BaseException, list[traceback.FrameSu
     seen: set[int] = set()
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        frames = _users_frames(link.__traceback__)
+        frames = [frame for frame in traceback.extract_tb(link.__traceback__) if _is_users(frame.filename)]
         if frames or isinstance(link, SyntaxError):
             return link, frames
         link = link.__cause__ or link.__context__
     return error, []
-
-
-def _users_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    return [frame for frame in traceback.extract_tb(trace) if _is_users(frame.filename)]
 
 
 def _is_users(filename: str) -> bool:

@@ -21,11 +21,7 @@ from companions.SACAgent import SACAgent
 
 
 class CrossQAgent(SACAgent):
-    """SAC with batch renormalisation and without target networks; arguments as for `DDPGAgent`.
-
-    Raises:
-        UserError: as of `DDPGAgent`; or observations have images, or the networks are of the user's own.
-    """
+    """SAC with batch renormalisation and without target networks, for numbers alone; arguments as for `DDPGAgent`."""
 
     has_target_critics = False
     networks_type = RenormalizedNetworks
@@ -55,9 +51,6 @@ class CrossQAgent(SACAgent):
         """One Adam step of the critics towards r + γ·(1 − terminated)·(min Q(s', a') − α·log π(a'|s')).
 
         Q(s, a) and Q(s', a') come from one pass over both batches; no gradient goes through Q(s', a').
-
-        Args:
-            target: of `targets`, [B, A + 1].
         """
         now, then = (batch.observations, batch.actions), (batch.next_observations, target[:, :-1])
         inputs = tf.concat([tf.concat(pair, axis=1) for pair in (now, then)], axis=0)  # [2B, S + A]

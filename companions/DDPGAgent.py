@@ -47,9 +47,7 @@ class DDPGAgent(AgentBase):
 
     Args:
         observation_space, action_space: Box, of one environment.
-        config: network and update settings; all other settings are ignored here.
-        seed: of the initial weights.
-        make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
+        seed: of the initial weights; for `config` and `make_networks` see `AgentBase`.
 
     Attributes:
         packed: how observations with images are stored; None for observations of numbers alone.
@@ -165,9 +163,7 @@ class DDPGAgent(AgentBase):
     def acting_policy(self, exploration_std: float | None = None) -> DeterministicPolicy | SquashedPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
-        Args:
-            exploration_std: standard deviation of the noise, in units of half the action range; None takes that of the
-                end of training.
+        The noise's standard deviation is in units of half the action range; None takes that of the end of training.
         """
         config, std = self.config, exploration_std
         if std is None:
@@ -215,9 +211,8 @@ class DDPGAgent(AgentBase):
                     self._copies_due(taken),
                 )
             else:
-                taken, last_of_cycle, copies = 1, (self.updates + 1) % delay == 0, self._copies_due(1)
-                copy = None if copies is None else copies[0]
-                table = self.compiled_step(rows[i], noise[i], last_of_cycle, copy)[None]
+                taken, last_of_cycle = 1, (self.updates + 1) % delay == 0
+                table = self.compiled_step(rows[i], noise[i], last_of_cycle, self._copies_due(1))[None]
             self.updates += taken
             i += taken
             tables.append(table.numpy())
@@ -247,36 +242,27 @@ class DDPGAgent(AgentBase):
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)
 
-    def _copies_due(self, count: int) -> np.ndarray | None:
-        """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
-        if not self.config.hard_update_every:
-            return None
-        return (self.updates + 1 + np.arange(count)) % self.config.hard_update_every == 0
+    def _copies_due(self, count: int) -> np.ndarray:
+        """Which of the next updates end with a hard copy of the targets, [count] bool; soft targets ignore it."""
+        return (self.updates + 1 + np.arange(count)) % max(1, self.config.hard_update_every) == 0
 
-    def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor | None) -> tf.Tensor:
+    def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor) -> tf.Tensor:
         """Whole cycles of `policy_delay` updates, the last of each with the actor; rows [cycles, delay, B, W]."""
         cycles, delay = rows.shape[:2]
         table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(self.metrics)))
+        targets_rest = not self.config.hard_update_every and "targets_every_update" not in self.config.quirks
 
         def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            together = (
-                self._targets_of_cycle(rows[i], noise[i]) if self._targets_rest_within_cycles else None
-            )  # [delay, B, ...]
+            together = self._targets_of_cycle(rows[i], noise[i]) if targets_rest else None  # [delay, B, ...]
             metrics = []
             for j in range(delay):
                 batch = self.minibatch(rows[i, j])
                 target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B, ...]
-                copy = None if copies is None else copies[i * delay + j]
-                metrics.append(self._step(batch, target, noise[i, j], j == delay - 1, copy))
+                metrics.append(self._step(batch, target, noise[i, j], j == delay - 1, copies[i * delay + j]))
             return i + 1, table.write(i, tf.stack(metrics))
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
         return tf.reshape(table.stack(), (cycles * delay, len(self.metrics)))  # [K, metrics]
-
-    @property
-    def _targets_rest_within_cycles(self) -> bool:
-        """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
-        return not self.config.hard_update_every and "targets_every_update" not in self.config.quirks
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
@@ -296,13 +282,13 @@ class DDPGAgent(AgentBase):
             next_observations=TENSORFLOW.normalized(batch.next_observations, normalize),
         )
 
-    def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
+    def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copies: tf.Tensor) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
         batch = self.minibatch(rows)
-        return self._step(batch, self.targets(batch, noise), noise, with_actor, copy)
+        return self._step(batch, self.targets(batch, noise), noise, with_actor, copies[0])
 
     def _step(
-        self, batch: Transitions, target: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None
+        self, batch: Transitions, target: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor
     ) -> tf.Tensor:
         """One update from B transitions and their `targets` [B, ...]. `copy` says whether hard targets move."""
         found = dict.fromkeys(self.metrics, tf.constant(np.nan)) | {"mean_target": tf.reduce_mean(target)}
@@ -367,11 +353,7 @@ class DDPGAgent(AgentBase):
         return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)
 
     def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> Metrics:
-        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971.
-
-        Args:
-            noise: [B, `update_noise_size`], for policies that are sampled.
-        """
+        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
         first_critic = [stack[:1] for stack in self._critics.stacks()]
 
         def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -387,7 +369,7 @@ class DDPGAgent(AgentBase):
         pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
         return [(target.weights, source.weights) for target, source in pairs if target is not source]
 
-    def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
+    def _move_targets(self, with_actor: bool, copy: tf.Tensor) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
         if self.config.hard_update_every:
             for target, source in self._pairs():

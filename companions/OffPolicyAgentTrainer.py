@@ -16,11 +16,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 
 from common import funcs
-from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.envs.supported_spaces import check_continuous
@@ -33,7 +31,7 @@ from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs.command_line import one_line_errors
 from common.runs.session import train_as_typed
 from common.state import State
-from companions.config import OffPolicyConfig, OffPolicySettings
+from companions.config import OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
 from companions.image_replay import new_replay
 from companions.n_step import NStepReturns
@@ -46,19 +44,6 @@ OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise dri
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
-
-
-def make_agent(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    config: OffPolicyConfig,
-    seed: int,
-    make_networks: MakeNetworks | None = None,
-) -> "DDPGAgent":
-    """The agent of DDPG and TD3."""
-    from companions.DDPGAgent import DDPGAgent
-
-    return DDPGAgent(observation_space, action_space, config, seed, make_networks)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -83,13 +68,16 @@ class OffPolicyAgentTrainer(TrainerBase):
         row_size, row_type = self.replay.row_size, self.replay.row_type
         self._waiting = WaitingMinibatches(config.batch_size, row_size, self.agent.update_noise_size, row_type)
 
-    def check_environment(self, environment: Environment) -> None:
+    def check_environment(self, environment: Environment, config: Any) -> None:
         """Raises UserError unless actions are a Box, and an image has a size that the networks take."""
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
-    def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
-        """See `make_agent`."""
-        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
+    @staticmethod
+    def make_agent(*arguments: Any) -> "DDPGAgent":
+        """An untrained agent; arguments as for `DDPGAgent`."""
+        from companions.DDPGAgent import DDPGAgent
+
+        return DDPGAgent(*arguments)
 
     def collecting(self, config: OffPolicySettings) -> CollectingPlan:
         """How the method collects: it hands over steps as soon as an update is due."""
@@ -120,7 +108,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         """Train one epoch, in which steps and updates alternate, and return its row."""
         timing, exploring = Timing(), self.exploring(last)
         if self.config.anneal:
-            self._anneal(funcs.linear_schedule(1.0, 0.0, self.epoch / last))
+            left = funcs.linear_schedule(1.0, 0.0, self.epoch / last)
+            for name, adam in self.agent.adams.items():
+                adam.learning_rate = left * self._learning_rates[name]
         self._before, self._diverged, self._updates = self.agent.learned_state(), False, []
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
@@ -200,11 +190,6 @@ class OffPolicyAgentTrainer(TrainerBase):
                 f"give --reward-design scaled --reward-factor {1 / rewards:.0e}"
             )
 
-    def _anneal(self, left: float) -> None:
-        """Set every learning rate to the share `left` of its setting."""
-        for name, adam in self.agent.adams.items():
-            adam.learning_rate = left * self._learning_rates[name]
-
     def _remember(self, rows: slice, trajectory: Trajectory) -> None:
         """Rows of a trajectory into the replay buffer."""
         valid = trajectory.valid[rows]  # [K, N]
@@ -265,9 +250,9 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def parts(self) -> dict[str, Part]:
         """The replay buffer, updates that wait, exploration noise, and steps whose `n_step` transition waits."""
-        there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
-        always: dict[str, Part] = {"replay": self.replay, "waiting": self._waiting}
-        return always | {name: part for name, part in there_may_be.items() if part is not None}
+        parts: dict[str, Part | None] = {"replay": self.replay, "waiting": self._waiting}
+        parts |= {"exploration": self.exploration, "n_step": self._n_step}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
         """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps are not counted."""

@@ -75,13 +75,9 @@ class SACAgent(DDPGAgent):
     def sample(
         self, stacks: list[tf.Tensor], observations: tf.Tensor, noise: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Sampled actions [B, A] in [−1, 1], and their log-probabilities [B] in nats.
+        """Sampled actions [B, A] in [−1, 1] and their log-probabilities [B] in nats, of standard normal noise [B, A].
 
-        Args:
-            stacks: the actor's weights, layer by layer.
-            observations: [B, S], as the networks see them.
-            noise: [B, A], standard normal.
-            training: whether layers such as Dropout are active.
+        `stacks` are the actor's weights; observations [B, S] are as the networks see them.
         """
         return squashed_normal(self._actor.call(stacks, observations, training)[0], noise)
 
@@ -110,11 +106,7 @@ class SACAgent(DDPGAgent):
         return tf.reduce_min(values, axis=0)
 
     def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> Metrics:
-        """One Adam step of the actor along α·log π − Q, equation 7 of arXiv:1812.05905, and one of the temperature.
-
-        Returns:
-            The loss, the entropy −mean log π in nats, and the α that both were computed with.
-        """
+        """One Adam step of the actor along α·log π − Q, equation 7 of arXiv:1812.05905, and one of the temperature."""
         temperature, critics = tf.exp(self._log_temperature)[0], self._critics.stacks()
 
         def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:

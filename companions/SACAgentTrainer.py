@@ -14,11 +14,8 @@ if __name__ == "__main__":  # before the imports below, which take a second
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
-
-from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.errors import UserError
@@ -34,34 +31,15 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
     from companions.SACAgent import SACAgent
 
 
-def make_agent(
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
-    config: SACConfig,
-    seed: int,
-    make_networks: MakeNetworks | None = None,
-) -> "SACAgent":
-    """SAC's agent, TQC's where critics learn more than one quantile, or CrossQ's."""
-    from companions.CrossQAgent import CrossQAgent
-    from companions.SACAgent import SACAgent
-    from companions.TQCAgent import TQCAgent
-
-    kind = CrossQAgent if config.crossq else SACAgent if config.quantiles == 1 else TQCAgent
-    return kind(observation_space, action_space, config, seed, make_networks)
-
-
 class SACAgentTrainer(OffPolicyAgentTrainer):
     """Trains a stochastic policy, which explores by itself; for arguments and errors see `TrainerBase`."""
 
     result_type = SACResult
     default_name = "sac"
 
-    def make_agent(self, environment: Environment, config: SACConfig, seed: int) -> "SACAgent":
-        """See `make_agent`.
-
-        Raises:
-            UserError: no policy has the entropy that is asked for, so that α would grow for ever.
-        """
+    def check_environment(self, environment: Environment, config: SACConfig) -> None:
+        """Raises UserError also if no policy has the entropy that is asked for, so that α would grow for ever."""
+        super().check_environment(environment, config)
         size, wanted = action_map(environment.action_space).size, config.target_entropy  # A, nats
         most = size * math.log(2.0)  # of uniform actions
         if wanted is not None and wanted >= most:
@@ -69,7 +47,17 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
                 f"target_entropy is {wanted:g}, and the entropy of {size} action dimensions from -1 to 1 is at most "
                 f"{most:.2f}: choose a lower --target-entropy (the default is {-size})"
             )
-        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
+
+    @staticmethod
+    def make_agent(*arguments: Any) -> "SACAgent":
+        """An untrained agent: SAC's, TQC's where critics learn more than one quantile, or CrossQ's."""
+        from companions.CrossQAgent import CrossQAgent
+        from companions.SACAgent import SACAgent
+        from companions.TQCAgent import TQCAgent
+
+        config = arguments[2]
+        kind = CrossQAgent if config.crossq else SACAgent if config.quantiles == 1 else TQCAgent
+        return kind(*arguments)
 
     def shape_noise(self, config: SACConfig) -> ShapeNoise | None:
         """None: the noise that actions are sampled with is independent at every step."""

@@ -181,8 +181,6 @@ class OffPolicySettings(UpdateSettings, NetworkSettings, TrainingConfig):
     gymnasium: all environments in this process, one after the other. processes: one Gymnasium process per
     environment, for environments that are slow or that crash."""
     num_envs: int = 1
-    """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
-    consecutive steps to an epoch."""
     steps_per_epoch: int = 5000
     validate_every: int = 10
     validation_episodes: int = 30
@@ -213,9 +211,6 @@ class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):
     """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
 
     The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "off-policy"
@@ -226,9 +221,6 @@ class SACConfig(SACSettings, OffPolicySettings):
     """Soft actor-critic (arXiv:1801.01290, 1812.05905), TQC (arXiv:2005.04269) and CrossQ (arXiv:1902.05605).
 
     The defaults are SAC as its authors publish it; `companions.sac_presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "sac"

@@ -15,14 +15,9 @@ from companions.replay import ReplayBuffer, packed
 
 
 class PackedObservations:
-    """Observations as rows of bytes: an image of uint8 has one for each number, all others are float32.
-
-    Args:
-        size: S, numbers of an observation.
-        images: those among them.
+    """S = `size` numbers of an observation as bytes: an image of uint8 has one for each number, others are float32.
 
     Attributes:
-        images: the same.
         size: D, bytes of an observation.
         parts: slices of the S numbers; with each the number that 255 of an image of uint8 is in it, 0 for others.
     """
@@ -63,8 +58,6 @@ class ImageReplayBuffer(ReplayBuffer):
 
     Args:
         capacity: number of observations that are kept.
-        layout: of an observation.
-        action_size: A.
         waiting: observations that may be stored before the transition that begins with the first of them is added.
 
     Attributes:
@@ -151,11 +144,7 @@ def packed_observations(space: gymnasium.Space) -> PackedObservations | None:
 
 
 def new_replay(config: OffPolicySettings, agent: Any) -> ReplayBuffer:
-    """The replay buffer of an agent.
-
-    Raises:
-        UserError: there is not enough memory.
-    """
+    """The replay buffer of an agent; UserError if there is not enough memory."""
     if agent.packed is None:
         return ReplayBuffer(config.replay_size, agent.observation_size, agent.action_size)
     waiting = config.train_every + (config.n_step + 2) * config.num_envs

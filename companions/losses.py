@@ -32,8 +32,5 @@ def smoothed_actions(actions: tf.Tensor, noise: tf.Tensor, std: float, clip: flo
 
 
 def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:
-    """A target network's weights after a soft update, (1 − τ)·target + τ·source; any shape.
-
-    It is part of algorithm 1 of arXiv:1509.02971.
-    """
+    """A target network's weights after a soft update (algorithm 1 of arXiv:1509.02971): (1 − τ)·target + τ·source."""
     return target + tau * (source - target)

@@ -15,10 +15,7 @@ class NStepReturns:
     `terminated` 1 − γ^(m − 1)·(1 − terminated): so the target of one step, r + γ·(1 − terminated)·Q', bootstraps with
     γ^m. Steps that lack followers wait, from one epoch to the next, too.
 
-    Args:
-        steps: n.
-        gamma: discount factor of one step.
-        sizes: S, numbers of an observation; A, of an action.
+    `steps` is n, and `sizes` are S, numbers of an observation, and A, of an action.
     """
 
     def __init__(self, steps: int, gamma: float, num_envs: int, sizes: tuple[int, int]) -> None:
@@ -26,7 +23,7 @@ class NStepReturns:
         self._waiting: list[deque[Transitions]] = [deque() for _ in range(num_envs)]  # single steps, [...] each
 
     def __call__(self, rows: Transitions, valid: np.ndarray, ended: np.ndarray, first: np.ndarray) -> Transitions:
-        """The transitions that are complete now that the environments took these steps.
+        """The transitions, any number, that are complete now that the environments took these steps.
 
         Args:
             rows: single steps, [K, N, ...].
@@ -34,41 +31,24 @@ class NStepReturns:
             ended: [K, N] bool; after these steps an episode was over, by termination or truncation.
             first: [K, N] bool; these steps began an episode. One before it that did not end was cut off, since its
                 environment failed or was built again: it is bootstrapped.
-
-        Returns:
-            Any number of transitions, in the order in which they became complete.
         """
         done: list[Transitions] = []
         for t, n in np.argwhere(valid):
             waiting = self._waiting[n]
-            if first[t, n]:
-                done += self._all_joined(waiting)
-            waiting.append(Transitions(*(column[t, n] for column in rows)))
-            if ended[t, n]:
-                done += self._all_joined(waiting)
-            elif len(waiting) == self._steps:
+            while first[t, n] and waiting:
                 done.append(self._joined(waiting))
-                waiting.popleft()
+            waiting.append(Transitions(*(column[t, n] for column in rows)))
+            while waiting and (ended[t, n] or len(waiting) == self._steps):
+                done.append(self._joined(waiting))
         return self._stacked(done)
 
-    def _all_joined(self, waiting: deque[Transitions]) -> list[Transitions]:
-        """A transition from each step that waits to the last one; none waits any more."""
-        joined = []
-        while waiting:
-            joined.append(self._joined(waiting))
-            waiting.popleft()
-        return joined
-
-    def _joined(self, steps: Sequence[Transitions]) -> Transitions:
-        """One transition over m consecutive steps."""
-        discounts = self._gamma ** np.arange(len(steps))  # [m]
-        return Transitions(
-            steps[0].observations,
-            steps[0].actions,
-            np.asarray(discounts @ [step.rewards for step in steps]),
-            1.0 - discounts[-1] * (1.0 - steps[-1].terminated),
-            steps[-1].next_observations,
-        )
+    def _joined(self, waiting: deque[Transitions]) -> Transitions:
+        """One transition over the m steps that wait; the first of them waits no more."""
+        discounts, last = self._gamma ** np.arange(len(waiting)), waiting[-1]  # [m]
+        reward = np.asarray(discounts @ [step.rewards for step in waiting])
+        bootstrapped = discounts[-1] * (1.0 - last.terminated)
+        first = waiting.popleft()
+        return Transitions(first.observations, first.actions, reward, 1.0 - bootstrapped, last.next_observations)
 
     def _stacked(self, transitions: Sequence[Transitions]) -> Transitions:
         """Single transitions side by side, [K, ...]; K may be 0."""

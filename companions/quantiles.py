@@ -37,9 +37,6 @@ def quantile_huber_loss(values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     Args:
         values: θ, [critics, B, M].
         target: y, [B, T] samples of the return; no gradient goes through them.
-
-    Returns:
-        A scalar.
     """
     count, samples = values.shape[2], target.shape[0] * target.shape[1] * values.shape[2]
     fractions = (tf.range(count, dtype=tf.float32) + 0.5) / count  # [M]

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from common.errors import UserError
+from common.files import memory
 from common.records import Transitions
 from common.state import check_array
-from companions.replay_memory import reserved
 
 
 class ReplayBuffer:
@@ -18,7 +19,6 @@ class ReplayBuffer:
         others: size and type of what else is kept with each.
 
     Attributes:
-        observation_size: S.
         row_size, row_type: W = 2·S + A + 2, numbers of a row, and their type.
         size: transitions that are there.
 
@@ -30,9 +30,8 @@ class ReplayBuffer:
 
     def __init__(self, capacity: int, observation_size: int, action_size: int, *others: tuple[int, type]) -> None:
         self.capacity, self.observation_size = capacity, observation_size
-        self._cuts = np.cumsum([observation_size, action_size, 1, 1])
-        self.row_size = int(self._cuts[-1]) + observation_size
-        self._rows, *self._others = reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
+        self.row_size = 2 * observation_size + action_size + 2
+        self._rows, *self._others = _reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
         self._position = 0  # of the next row
         self.size = 0
 
@@ -47,21 +46,15 @@ class ReplayBuffer:
 
     def sizes(self) -> tuple[float, float]:
         """Mean absolute values of the observations' numbers and of the rewards."""
-        observations, _, rewards, *_ = np.split(self._rows[: self.size], self._cuts, axis=1)
-        return float(np.abs(observations).mean()), float(np.abs(rewards).mean())
+        columns = self.unpack(self._rows[: self.size])
+        return float(np.abs(columns.observations).mean()), float(np.abs(columns.rewards).mean())
 
     def add(self, transitions: Transitions) -> None:
         """Append K transitions; once the buffer is full, they replace the oldest."""
-        count = len(transitions.rewards)
-        if count > self.capacity:
-            transitions = Transitions(*(column[-self.capacity :] for column in transitions))
-            count = self.capacity
-        rows = packed(transitions)  # [K, W]
-        first = min(count, self.capacity - self._position)
-        self._rows[self._position : self._position + first] = rows[:first]
-        self._rows[: count - first] = rows[first:]
-        self._position = (self._position + count) % self.capacity
-        self.size = min(self.size + count, self.capacity)
+        rows = packed(transitions)[-self.capacity :]  # [K, W]
+        self._rows[(self._position + np.arange(len(rows))) % self.capacity] = rows
+        self._position = (self._position + len(rows)) % self.capacity
+        self.size = min(self.size + len(rows), self.capacity)
 
     def sample(self, updates: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
         """Packed minibatches drawn with replacement, [updates, batch_size, W] float32; see `unpack`."""
@@ -69,14 +62,9 @@ class ReplayBuffer:
 
     def unpack(self, rows: np.ndarray) -> Transitions:
         """The columns of packed rows [..., W], arrays or tensors."""
-        first, second, third, fourth = (int(cut) for cut in self._cuts)
-        return Transitions(
-            observations=rows[..., :first],
-            actions=rows[..., first:second],
-            rewards=rows[..., second],
-            terminated=rows[..., third],
-            next_observations=rows[..., fourth:],
-        )
+        size = self.observation_size
+        numbers = rows[..., size:-size]  # [..., A + 2]
+        return Transitions(rows[..., :size], numbers[..., :-2], numbers[..., -2], numbers[..., -1], rows[..., -size:])
 
     def state(self) -> dict[str, np.ndarray]:
         """The stored rows [size, W], and the position of the next one."""
@@ -89,6 +77,23 @@ class ReplayBuffer:
             raise ValueError(f"the next of {size} rows cannot be number {position}")
         self._rows[:size] = state["rows"]
         self.size, self._position = size, position
+
+
+def _reserved(capacity: int, *columns: tuple[int, type]) -> list[np.ndarray]:
+    """Zeros [capacity, size] for each column of that size and type; the memory is taken only as they are written."""
+    bytes_each = sum(size * np.dtype(kind).itemsize for size, kind in columns)
+    wanted = capacity * bytes_each / 2**30  # GiB
+    try:
+        if wanted > memory() / 2:  # a checkpoint takes the other half
+            raise MemoryError
+        return [np.zeros((capacity, size), kind) for size, kind in columns]
+    except MemoryError:
+        fitting = int(0.45 * min(memory(), wanted) * 2**30 / bytes_each)
+        fitting -= fitting % 10 ** max(0, len(str(fitting)) - 2)  # two digits
+        raise UserError(
+            f"there is not enough memory for a replay buffer of {wanted:,.1f} GiB, and as much again for checkpoints: "
+            f"use --replay-size {fitting} or less"
+        ) from None
 
 
 def packed(transitions: Transitions) -> np.ndarray:
@@ -125,10 +130,6 @@ class WaitingMinibatches:
         taken = self._rows[:count], self._noise[:count]
         self._rows, self._noise = self._rows[count:], self._noise[count:]
         return taken
-
-    def clear(self) -> None:
-        """Drop all of them."""
-        self.take(len(self))
 
     # -- state --
 

@@ -37,9 +37,6 @@ def temperature_loss(log_temperature: tf.Tensor, log_probs: tf.Tensor, target_en
         log_temperature: [1].
         log_probs: [B], in nats; no gradient goes through them.
         target_entropy: H̄, in nats.
-
-    Returns:
-        A scalar.
     """
     excess = tf.stop_gradient(tf.reduce_mean(log_probs) + target_entropy)
     return -tf.reduce_sum(log_temperature) * excess

@@ -1,15 +1,12 @@
 """PPO's networks, as its settings describe them."""
 
 import math
-from collections.abc import Iterable
 
-import keras
 import numpy as np
 
 from common.envs.image_rows import ImagePart
 from common.errors import UserError
 from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso, fits, with_convolutions
-from common.nets.kernels import draw_as_pytorch
 from ppo.config import PPOConfig
 
 NO_GAINS = (1.0, 1.0)  # where the weights are drawn anew
@@ -26,35 +23,30 @@ def torso_for(
 ) -> Torso:
     """The hidden layers that a config names for observations of this shape, with `images` among their numbers.
 
-    Raises:
-        UserError: the convolutions leave nothing of the image, images are to be remembered, or `precision` has nothing
-            to round.
+    Raises UserError if convolutions leave nothing of an image, images are to be remembered, or nothing is rounded.
     """
-    convolutions: tuple[Convolution, ...] = ()
-    named = tuple(Convolution(*layer) for layer in config.convolution_layers)
-    if config.memory != "none" and (images or len(observation_shape) == 3):
+    convolutions = tuple(Convolution(*layer) for layer in config.convolution_layers)
+    is_image = len(observation_shape) == 3
+    if config.memory != "none" and (images or is_image):
         raise UserError(f"memory {config.memory} is for observations that are numbers, not images: leave it out")
-    if len(observation_shape) == 3:
-        convolutions = named
+    if is_image:
         _check_convolutions(observation_shape, convolutions)
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
-    if config.precision == "bfloat16" and not convolutions and len(sizes) < 2:
+    if config.precision == "bfloat16" and not is_image and len(sizes) < 2:
         raise UserError(
             f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are not images: "
             "add --hidden-sizes 256 256, or leave --precision out"
         )
-    gain, _ = config.initial_gains or NO_GAINS
     return Torso(
         observation_shape,
         sizes,
         config.activation,
-        gain,
-        convolutions,
-        False,
-        config.precision,
-        with_convolutions(images, named),
-        None if config.memory == "none" else config.memory,
-        config.memory_size,
+        (config.initial_gains or NO_GAINS)[0],
+        convolutions if is_image else (),
+        precision=config.precision,
+        images=with_convolutions(images, convolutions),
+        memory=None if config.memory == "none" else config.memory,
+        memory_size=config.memory_size,
     )
 
 
@@ -70,21 +62,12 @@ def memory_columns(config: PPOConfig, own_networks: bool) -> dict[str, slice]:
     return {"actor": slice(0, size), "critic": slice(size, 2 * size)}
 
 
-def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:
-    """Draw the weights of new networks again where the config asks for PyTorch's."""
-    if not config.initial_gains:
-        for network, seed in zip(networks, seeds):
-            draw_as_pytorch(network, seed)
-
-
 def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> Heads:
     """The policy's heads: logits where actions are choices, else means and standard deviations."""
-    _, gain = config.initial_gains or NO_GAINS
+    gain = (config.initial_gains or NO_GAINS)[1]
     if choices is not None:
         return DenseHead("logits", sum(choices), gain=gain)
-    if config.initial_std is None:
-        return NormalHeads(action_size, config.mean_activation, gain, "softplus_head", 1.0)
-    return NormalHeads(action_size, config.mean_activation, gain, "state_independent", config.initial_std)
+    return NormalHeads(action_size, config.mean_activation, gain, config.initial_std)
 
 
 def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> None:

@@ -1,7 +1,7 @@
 """From a trajectory to what an update learns from: scaled rewards, advantages, targets, a flat batch, minibatches."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -187,15 +187,11 @@ class EarlierTrajectories:
 
     def __init__(self, most: int, check: Callable[[State], None]) -> None:
         self._most, self._check = most, check
-        self._kept: deque[Acted] = deque(maxlen=most)
-
-    def __iter__(self) -> Iterator[Acted]:
-        """The newest first."""
-        return iter(self._kept)
+        self.kept: deque[Acted] = deque(maxlen=most)  # the newest first
 
     def add(self, trajectory: Trajectory, log_probs: np.ndarray) -> None:
         """Keep one more, with its actions' log-probabilities [M], and forget the oldest if there are too many."""
-        self._kept.appendleft(Acted(trajectory.without_outputs, log_probs))
+        self.kept.appendleft(Acted(trajectory.without_outputs, log_probs))
 
     def joined(self, newest: Batch, prepare: Callable[[Trajectory], Batch], steps: int, minibatch_size: int) -> Batch:
         """One batch of 1 + `most` trajectories of M = `steps` each. At first the newest one fills the missing places.
@@ -204,7 +200,7 @@ class EarlierTrajectories:
         """
         if not self._most:
             return newest
-        batches = [newest, *(weighted(prepare(trajectory), log_probs) for trajectory, log_probs in self._kept)]
+        batches = [newest, *(weighted(prepare(trajectory), log_probs) for trajectory, log_probs in self.kept)]
         batches += [newest] * (1 + self._most - len(batches))
         padding = 1 if newest.memory.size else padded_rows(len(batches) * steps, minibatch_size)
         return Batch(*(_together(columns, steps, padding) for columns in zip(*batches)))
@@ -213,11 +209,11 @@ class EarlierTrajectories:
 
     def state(self) -> State:
         """Everything that is kept, the newest under the name 0."""
-        return join_parts({str(i): _arrays(acted) for i, acted in enumerate(self._kept)})
+        return join_parts({str(i): _arrays(acted) for i, acted in enumerate(self.kept)})
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned; raises ValueError for arrays that do not fit the run."""
-        self._kept.clear()
+        self.kept.clear()
         for i in range(self._most):
             arrays = part_of(state, str(i))
             if not arrays:
@@ -226,7 +222,7 @@ class EarlierTrajectories:
             self._check(arrays)
             outputs = np.empty((*arrays["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
             check_array("log_probs", log_probs, (arrays["valid"].size,), np.float32)
-            self._kept.append(Acted(Trajectory(**arrays, outputs=outputs), log_probs))
+            self.kept.append(Acted(Trajectory(**arrays, outputs=outputs), log_probs))
 
 
 def weighted(batch: Batch, log_probs: np.ndarray) -> Batch:

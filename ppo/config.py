@@ -16,9 +16,9 @@ Quirk = Literal[
     "saturating_log_prob",
     "density_entropy",
 ]
-
-
 REMEMBERS = Needs("memory", lambda kind: kind != "none", "--memory gru")
+ONE_STD = Needs("initial_std", lambda std: std is not None, "--initial-std 1")
+SEPARATE = Needs("shared_torso", lambda shared: not shared, "--no-shared-torso")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class ExplorationSettings(Settings):
     """Exponent beta of the exploration noise's power spectrum 1/f^beta: 0 is white noise (every step independent), 1
     is pink, 2 is red. Raise it if exploring needs the same push for many steps; use 0 for the usual PPO. Each single
     step's noise stays standard normal (Hollenstein et al. 2024). Only used with continuous actions."""
-    min_std: float = setting(0.0, at_least=0, at_most=10)
+    min_std: float = setting(0.0, at_least=0, at_most=10, needs=ONE_STD)
     """Smallest standard deviation of the policy, in units of half the action range; after each update smaller ones are
     raised to it. Raise it (to 0.25) if the standard deviation shrinks and the score stops rising long before the task
     is learned. Only used with an initial_std and continuous actions."""
@@ -161,7 +161,7 @@ class UpdateSettings(Settings):
     learning_rate: float = setting(3e-4, at_least=0, main=True)
     """Adam's step size, for actor and critic unless critic_learning_rate is set. Lower it if the score collapses or
     the KL divergence is high; raise it if learning is slow but steady."""
-    critic_learning_rate: float | None = setting(None, at_least=0)
+    critic_learning_rate: float | None = setting(None, at_least=0, needs=SEPARATE)
     """Adam's step size for the critic, annealed like the actor's. None uses learning_rate. It cannot be set with
     shared_torso, which has only one Adam."""
     anneal: tuple[Literal["learning_rate", "clip_range"], ...] = ("learning_rate",)
@@ -225,9 +225,6 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
     """Proximal policy optimisation (arXiv:1707.06347); the action space decides the policy's distribution.
 
     The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.
-
-    Raises:
-        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "ppo"
@@ -242,11 +239,8 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
             )
         if self.minibatch_size > self.steps_per_update:
             raise UserError(
-                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_update}: "
-                f"use --minibatch-size {self.steps_per_update} or less"
-                if self.updates_per_epoch == 1
-                else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
-                f"update: use --minibatch-size {self.steps_per_update} or less"
+                f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an update "
+                f"(steps_per_epoch / updates_per_epoch): use --minibatch-size {self.steps_per_update} or less"
             )
         if self.restarts_at_epoch_end and self.updates_per_epoch > 1:
             raise UserError(
@@ -261,16 +255,6 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
         if self.action_masks and (self.symmetry or max(self.action_repeat) > 1):
             other = "symmetry" if self.symmetry else f"action_repeat {self.action_repeat}"
             raise UserError(f"action_masks does not go with {other}: leave one of them out")
-        if self.min_std and self.initial_std is None:
-            raise UserError(
-                f"min_std {self.min_std} has no effect with initial_std None: leave --min-std out, or use "
-                "--initial-std 1"
-            )
-        if self.shared_torso and self.critic_learning_rate is not None:
-            raise UserError(
-                f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
-                "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
-            )
         self._check_memory()
 
     def _check_memory(self) -> None:

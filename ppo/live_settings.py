@@ -58,10 +58,8 @@ class LiveHyperparameters:
 
     def __init__(self, config: PPOConfig) -> None:
         self._start = Hyperparameters.of(config)
-        self.values: dict[str, float | int] = {
-            name: getattr(config, name)
-            for name in ("learning_rate", "passes", "clip_range", "value_coefficient", "entropy_coefficient")
-        }
+        self.values: dict[str, float | int] = self._start._asdict()
+        del self.values["critic_learning_rate"]
         highest = {"learning_rate": 1e-3, "passes": 16}  # 1 for the others; the config's own value if that is higher
         self.ranges: dict[str, tuple[float, float]] = {
             name: (1 if name == "passes" else 0, max(highest.get(name, 1.0), value))
@@ -110,9 +108,8 @@ class LiveHyperparameters:
         wanted = int if name == "passes" else float
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not low <= value <= high or wanted(value) != value:  # NaN is in no range
-            kind, shown = "a whole number" if wanted is int else "a number", repr(value)
-            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-            raise UserError(f"{name} is {shown}: expected {kind} from {low:g} to {high:g}")
+            kind = "a whole number" if wanted is int else "a number"
+            raise UserError(f"{name} is {value!r:.40}: expected {kind} from {low:g} to {high:g}")
         if name in self.without_effect and value != self.values[name]:
             raise UserError(f"{name} has no effect in this run, since {self.without_effect[name]}")
         return wanted(value)
@@ -149,11 +146,7 @@ class LiveHyperparameters:
         return Polled(lines, refused)
 
     def _changes_in_file(self) -> dict[str, float | int]:
-        """The file's values, if it was written since it was last read.
-
-        Raises:
-            UserError: something in the file is wrong.
-        """
+        """The file's values, if it was written since it was last read; UserError if something in it is wrong."""
         path = self._path
         written = None if path is None else written_at(path)
         if path is None or written is None or written == self._read_at:
@@ -161,8 +154,7 @@ class LiveHyperparameters:
         self._read_at = written
         try:
             content: Any = files.read_json(path)
-            values = content["values"]
-            return {name: self._checked(name, value) for name, value in values.items()}
+            return {name: self._checked(name, value) for name, value in content["values"].items()}
         except files.ForeignFileError:
             raise
         except UserError as error:
@@ -182,18 +174,14 @@ class LiveHyperparameters:
             learning_rate_left, clip_range_left: factors of the learning rates and the clip range. A schedule's factor
                 falls from 1 to 0; `desired_kl` multiplies that of the learning rates by up to 20.
         """
-        start, values = self._start, self.values
-        ratio = start.critic_learning_rate / start.learning_rate if start.learning_rate else 1.0
+        start, now = self._start, self._start._replace(**self.values)  # type: ignore[arg-type]  # passes is an int
         critic = start.critic_learning_rate
-        if values["learning_rate"] != start.learning_rate:
-            critic = values["learning_rate"] * ratio
-        return Hyperparameters(
-            learning_rate=values["learning_rate"] * learning_rate_left,
+        if now.learning_rate != start.learning_rate:
+            critic = now.learning_rate * (critic / start.learning_rate if start.learning_rate else 1.0)
+        return now._replace(
+            learning_rate=now.learning_rate * learning_rate_left,
             critic_learning_rate=critic * learning_rate_left,
-            passes=int(values["passes"]),
-            clip_range=values["clip_range"] * clip_range_left,
-            value_coefficient=values["value_coefficient"],
-            entropy_coefficient=values["entropy_coefficient"],
+            clip_range=now.clip_range * clip_range_left,
         )
 
     # -- state --
@@ -205,11 +193,7 @@ class LiveHyperparameters:
             return state | {f"asked/{name}": np.array(value, np.float64) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: a value is out of its range.
-        """
+        """Restore what `state` returned; raises ValueError for a value that is out of its range."""
         for values, prefix in ((self.values, ""), (self._asked, "asked/")):
             for name, (low, high) in self.ranges.items():
                 if f"{prefix}{name}" in state:

@@ -70,13 +70,9 @@ BIPEDAL_WALKER = MEASURED.replace(
     reward_design="outcome_bonus",
     num_envs=64,
     epochs=102,
-    steps_per_epoch=16_384,
     hidden_sizes=(256, 256),
     gamma=0.995,
     final_gamma=0.999,  # a short horizon learns to walk early, a long one learns not to fall
-    gae_lambda=0.95,
-    passes=10,
-    minibatch_size=1024,
     learning_rate=7e-4,
     critic_learning_rate=1.5e-3,
     best_metric="validation",
@@ -163,14 +159,10 @@ BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     symmetry=True,
     num_envs=64,
     epochs=1200,
-    steps_per_epoch=16_384,
     hidden_sizes=(128, 128),
     min_std=0.25,
     normalize_observations=False,
     reward_scaling="none",
-    gamma=0.99,
-    passes=10,
-    minibatch_size=1024,
     learning_rate=5e-4,
     adam_epsilon=1e-5,
     best_metric="validation",
@@ -181,22 +173,17 @@ BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
 
 LUNAR_LANDER_CONTINUOUS = MEASURED.replace(
     env="LunarLanderContinuous-v3",
-    num_envs=16,
     epochs=60,
-    steps_per_epoch=16_384,
     gamma=0.999,
     gae_lambda=0.98,
-    minibatch_size=1024,
     learning_rate=1e-3,
 )
 
 PENDULUM = MEASURED.replace(
     env="Pendulum-v1",
-    num_envs=16,
     epochs=60,
     steps_per_epoch=4096,
     gamma=0.9,
-    gae_lambda=0.95,
     minibatch_size=256,
     learning_rate=1e-3,
 )
@@ -235,7 +222,6 @@ CARTPOLE = MEASURED.replace(
     learning_rate=3e-4,
     anneal=(),
     max_gradient_norm=None,
-    best_metric="mean_episode_reward",
     adopt_best=False,
 )
 
@@ -401,7 +387,6 @@ PRESETS: dict[str, PPOConfig] = {
     "default": PPOConfig(),
 }
 
-
 DEFAULT = "bipedal-walker-fast"
 """What is trained where no preset is named."""
 FOR_ANY = "default"
@@ -409,9 +394,5 @@ FOR_ANY = "default"
 
 
 def preset_for(env_id: str) -> str:
-    """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else `default` (`PPOConfig()`).
-
-    Args:
-        env_id: an environment's id, as it is typed.
-    """
+    """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else that of `PPOConfig()`."""
     return "breakout" if atari.game_id(env_id) is not None else FOR_ANY

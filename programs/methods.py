@@ -13,9 +13,8 @@ from common.runs import run_folder, trust
 from companions import presets as companions_presets
 from companions import sac_presets
 from companions.config import OffPolicyConfig, SACConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.SACAgentTrainer import SACAgentTrainer
-from companions.SACAgentTrainer import make_agent as make_sac_agent
 from ppo import presets as ppo_presets
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -35,8 +34,7 @@ class Method(NamedTuple):
         presets: name → config.
         preset_for: an environment's id → the name of the preset that `--env ID` starts from.
         default_preset: the preset if neither a preset nor an environment is named.
-        trainer: a class, called with a config.
-        agent: a function or class, called with observation space, action space, config, seed and `make_networks`.
+        trainer: a class, called with a config; its `make_agent` makes agents alone.
     """
 
     config: type[TrainingConfig]
@@ -44,25 +42,18 @@ class Method(NamedTuple):
     preset_for: Callable[[str], str]
     default_preset: str
     trainer: Any
-    agent: Callable[..., Any]
-
-
-def _new_ppo_agent(*arguments: Any) -> "Agent":
-    from Agent import Agent  # imports TensorFlow
-
-    return Agent(*arguments)
 
 
 METHODS = {
     PPOConfig.METHOD: Method(
-        PPOConfig, ppo_presets.PRESETS, ppo_presets.preset_for, ppo_presets.DEFAULT, PPOAgentTrainer, _new_ppo_agent
+        PPOConfig, ppo_presets.PRESETS, ppo_presets.preset_for, ppo_presets.DEFAULT, PPOAgentTrainer
     ),
     OffPolicyConfig.METHOD: Method(
         OffPolicyConfig, companions_presets.PRESETS, companions_presets.preset_for, "pendulum-td3-fast",
-        OffPolicyAgentTrainer, make_agent,
+        OffPolicyAgentTrainer,
     ),
     SACConfig.METHOD: Method(
-        SACConfig, sac_presets.PRESETS, sac_presets.preset_for, "pendulum-sac", SACAgentTrainer, make_sac_agent
+        SACConfig, sac_presets.PRESETS, sac_presets.preset_for, "pendulum-sac", SACAgentTrainer
     ),
 }  # fmt: skip
 
@@ -88,7 +79,7 @@ def new_agent(
         environment: whose spaces are the networks'; nothing else of it is used.
     """
     config = config.replace(precision="float32")  # which every processor has, and in which exported files act
-    make = METHODS[config.METHOD].agent
+    make = METHODS[config.METHOD].trainer.make_agent
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0], make_networks)
 
 

@@ -160,6 +160,8 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "precision": ("bfloat16", {"hidden_sizes": (8,)}),
     "confirming_margin": (0.5, {"stop_score": None}),
+    "min_std": (0.1, {"initial_std": None}),
+    "critic_learning_rate": (0.1, {"shared_torso": True}),
 }
 
 
@@ -171,7 +173,7 @@ def test_a_setting_without_effect_is_refused(name):
     value, off = NEEDED[name]
     [(other, without)] = off.items()
     kinds = (SACConfig, OffPolicyConfig, PPOConfig)
-    kind = next(kind for kind in kinds if name in {field.name for field in dataclasses.fields(kind)})
+    kind = next(kind for kind in kinds if name in declared(kind) and declared(kind)[name].needs)
     with pytest.raises(UserError, match=re.escape(f"has no effect with {other} {without}: add --")) as error:
         kind(**{name: value}, **off)
     assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
@@ -180,7 +182,7 @@ def test_a_setting_without_effect_is_refused(name):
 
     design = "outcome_bonus" if name.startswith("fall_cost") else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
-          "hard_update_every": 0,
+          "hard_update_every": 0, "initial_std": 1.0, "shared_torso": False,
           "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
     whole = {name: value, other: on}
     config = kind(**whole)

@@ -105,7 +105,7 @@ class TrainerBase(ABC):
     def _resolved(self, config: Any, reward_design: RewardDesign | None) -> Any:
         """The config with what it leaves open: the environment's full id, its backend and its shards."""
         environment = self.environment
-        self.check_environment(environment)
+        self.check_environment(environment, config)
         backend = resolve_backend(config.backend, environment)
         return config.replace(
             env=environment.id,
@@ -128,7 +128,8 @@ class TrainerBase(ABC):
         """The agent, the environments that are collected from, and the validations."""
         config = self.config
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
-        self.agent = self.make_agent(self.environment, config, agent_seed)
+        spaces = self.environment.observation_space, self.environment.action_space
+        self.agent = self.make_agent(*spaces, config, agent_seed, self.make_networks)
         if self.has_workers and not self.agent.acting_policy().is_plain:
             fault, advice = f"{self.environment.id} shows images, which are", ""
             if config.networks is not None:
@@ -148,12 +149,13 @@ class TrainerBase(ABC):
 
     # -- what each method defines --
 
-    def check_environment(self, environment: Environment) -> None:  # noqa: B027  a method may have no such limits
-        """Raises UserError for an environment that the method cannot be trained on."""
+    def check_environment(self, environment: Environment, config: Any) -> None:  # noqa: B027  a method may not need it
+        """Raises UserError for an environment that the method cannot be trained on with these settings."""
 
+    @staticmethod
     @abstractmethod
-    def make_agent(self, environment: Environment, config: Any, seed: int) -> Any:
-        """The agent to train."""
+    def make_agent(*arguments: Any) -> Any:
+        """An untrained agent from observation space, action space, config, seed and perhaps `make_networks`."""
 
     def collecting(self, config: Any) -> CollectingPlan:
         """How the method collects."""

@@ -8,18 +8,13 @@ class BatchNormalization(NamedTuple):
     """Features with the running mean 0 and variance 1 (arXiv:1502.03167), then scaled and shifted.
 
     An update normalises by statistics of its own batch; see `common.nets.batch_renormalization`.
-
-    Attributes:
-        scale, shift: [units], or [networks, 1, units].
-        mean, variance: running statistics of updates, of the same shape.
-        epsilon: is added to the variance.
     """
 
-    scale: Any
+    scale: Any  # [units], or [networks, 1, units]; so are the others
     shift: Any
-    mean: Any
+    mean: Any  # running, as is the variance
     variance: Any
-    epsilon: float = 1e-3
+    epsilon: float = 1e-3  # is added to the variance
 
     def apply(self, operations: Any, features: Any) -> Any:
         """features [n, units] → [n, units]."""

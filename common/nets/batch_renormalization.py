@@ -68,16 +68,11 @@ def batch_renormalized(
 
 @dataclass(frozen=True)
 class _OfBatch:
-    """A `BatchNormalization` in an update.
-
-    Attributes:
-        corrected: bool, whether r and d are used.
-        running: its next running mean and variance are appended to it, [networks, 1, units] each.
-    """
+    """A `BatchNormalization` in an update."""
 
     layer: BatchNormalization
-    corrected: tf.Tensor
-    running: list[tf.Tensor]
+    corrected: tf.Tensor  # bool, whether r and d are used
+    running: list[tf.Tensor]  # takes its next running mean and variance, [networks, 1, units] each
 
     def apply(self, _: Any, features: tf.Tensor) -> tf.Tensor:
         """features [B, units] of the first layer, or [networks, B, units] → [networks, B, units]."""

@@ -39,10 +39,8 @@ class FlatNetworks:
         described = in_rows and can_describe(networks[0]) and not networks[0].non_trainable_weights
         self._network = describe(networks[0]) if described else None
         self._shapes = [variable.shape for variable in networks[0].trainable_variables]  # kernel, bias, kernel, ...
-        ends = np.cumsum([0, *map(math.prod, self._shapes)])
-        self._parts = [
-            slice(int(start), int(end)) for start, end in itertools.pairwise(ends)
-        ]  # of a network's weights
+        ends = itertools.accumulate(map(math.prod, self._shapes), initial=0)
+        self._parts = [slice(*part) for part in itertools.pairwise(ends)]  # of a network's weights
         arrays = [np.ravel(variable) for network in networks for variable in network.trainable_variables]
         self.weights = keras.Variable(np.concatenate(arrays))
         self.seeds = [v for network in networks for v in network.variables if v.dtype != "float32"]
@@ -55,11 +53,7 @@ class FlatNetworks:
         return [tf.reshape(table[:, part], (len(self.networks), *shape)) for part, shape in zip(self._parts, shapes)]
 
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out].
-
-        Args:
-            training: whether layers such as Dropout are active.
-        """
+        """What networks of these weights make of inputs [B, in], with Dropout if `training`: [networks, B, out]."""
         if self._network is not None:
             return forward(ROUNDING, self._network.with_arrays(UNCHANGED, stacks), inputs)[0]
         outputs = []

@@ -12,25 +12,11 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
+from common.nets import network
 from common.nets.batch_normalization import BatchNormalization
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.keras_models import BatchRenormalization, WithMask
 from common.nets.memory_layer import MemoryLayer
-from common.nets.network import (
-    MAX_STD,
-    MIN_STD,
-    UNCHANGED,
-    Constant,
-    Convolution,
-    Dense,
-    Flatten,
-    Joined,
-    Layer,
-    LayerNormalization,
-    Network,
-    Normalizer,
-    Rescaling,
-)
 from common.nets.rounded_products import RoundedDense
 from common.nets.tensorflow_operations import TENSORFLOW
 
@@ -47,14 +33,17 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
-_NORMALIZATIONS: Any = {keras.layers.LayerNormalization: LayerNormalization, BatchRenormalization: BatchNormalization}
+_NORMALIZATIONS: Any = {
+    keras.layers.LayerNormalization: network.LayerNormalization,
+    BatchRenormalization: BatchNormalization,
+}
 _OTHERS = (
     keras.layers.InputLayer, keras.layers.Activation, keras.layers.Concatenate, Columns, WithMirrorImage, MeanOfBoth,
     StateIndependentStd,
 )  # fmt: skip
 
 
-def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
+def describe(model: keras.Model, normalize: network.Normalizer = network.UNCHANGED) -> network.Network:
     """A copy of a model as it is now; later training does not change it.
 
     Args:
@@ -88,7 +77,7 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
         if (mean is None) != (mirror is None):
             _refuse(model, mean or mirror)
     sides = () if mirror is None else tuple(Sides(mirror.entries, mean.entries, mean.weight) for mean in means)
-    return Network(normalize, _torso(model, torso, made_by), heads, sides)
+    return network.Network(normalize, _torso(model, torso, made_by), heads, sides)
 
 
 def can_describe(model: keras.Model) -> bool:
@@ -116,14 +105,15 @@ def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]
     return path
 
 
-def _torso(model: keras.Model, layers: list[Any], made_by: dict[int, Any]) -> tuple[Layer, ...]:
+def _torso(model: keras.Model, layers: list[Any], made_by: dict[int, Any]) -> tuple[network.Layer, ...]:
     found: list[Any] = []
     if layers and isinstance(layers[0], keras.layers.Concatenate):
         join, *layers = layers
         [tensors, *others] = [inputs for layer, inputs in made_by.values() if layer is join]
         if others or join.axis not in (-1, 1) or len(tensors[0].shape) != 2:
             _refuse(model, join)
-        found.append(Joined(tuple(_torso(model, _path(model, tensor, made_by), made_by) for tensor in tensors)))
+        paths = [_path(model, tensor, made_by) for tensor in tensors]
+        found.append(network.Joined(tuple(_torso(model, path, made_by) for path in paths)))
     for layer in layers:
         if isinstance(layer, keras.layers.Activation) and found and getattr(found[-1], "activation", "") == "linear":
             found[-1] = found[-1]._replace(activation=_activation(model, layer))
@@ -132,23 +122,23 @@ def _torso(model: keras.Model, layers: list[Any], made_by: dict[int, Any]) -> tu
     return tuple(found)
 
 
-def _head(model: keras.Model, layer: Any) -> Dense | Constant:
+def _head(model: keras.Model, layer: Any) -> network.Dense | network.Constant:
     if isinstance(layer, StateIndependentStd):
-        return Constant(np.clip(np.exp(layer.get_weights()[0]), MIN_STD, MAX_STD))  # [A]
+        return network.Constant(np.clip(np.exp(layer.get_weights()[0]), network.MIN_STD, network.MAX_STD))  # [A]
     head = _described(model, layer)
-    return head if isinstance(head, Dense) else _refuse(model, layer)
+    return head if isinstance(head, network.Dense) else _refuse(model, layer)
 
 
-def _described(model: keras.Model, layer: Any) -> Layer:
+def _described(model: keras.Model, layer: Any) -> network.Layer:
     if isinstance(layer, Columns):
         return layer.cut
     options = _OPTIONS.get(type(layer))  # None where a layer stands that belongs elsewhere
     if options is None or any(np.any(getattr(layer, name) != np.array(value)) for name, value in options.items()):
         _refuse(model, layer)
     if isinstance(layer, keras.layers.Rescaling):
-        return Rescaling(layer.scale, layer.offset)
+        return network.Rescaling(layer.scale, layer.offset)
     if isinstance(layer, keras.layers.Flatten):
-        return Flatten()
+        return network.Flatten()
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
@@ -157,10 +147,10 @@ def _described(model: keras.Model, layer: Any) -> Layer:
     one, other = layer.get_weights()
     activation = _activation(model, layer)
     if isinstance(layer, keras.layers.Dense):
-        return Dense(one, other, activation, isinstance(layer, RoundedDense))
+        return network.Dense(one, other, activation, isinstance(layer, RoundedDense))
     if len(set(layer.strides)) > 1:
         _refuse(model, layer)
-    return Convolution(one, other, activation, layer.strides[0])
+    return network.Convolution(one, other, activation, layer.strides[0])
 
 
 def _activation(model: keras.Model, layer: Any) -> str:

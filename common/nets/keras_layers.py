@@ -34,10 +34,6 @@ class Columns(keras.layers.Layer):
         """[B, S] → [B, *shape]."""
         return self.cut.apply(TENSORFLOW, rows)
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """[B, S] → [B, *shape]."""
-        return input_shape[0], *self.cut.shape
-
 
 class WithMirrorImage(keras.layers.Layer):
     """Observations, and below them their mirror images."""
@@ -50,10 +46,6 @@ class WithMirrorImage(keras.layers.Layer):
         """[B, S] → [2B, S]."""
         return with_image(TENSORFLOW, observations, self.entries)
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """[B, S] → [2B, S], where the number of rows is not known beforehand."""
-        return None, *input_shape[1:]
-
 
 class MeanOfBoth(keras.layers.Layer):
     """The mean of what was said of each observation, and of the mirrored of what was said of its image."""
@@ -65,7 +57,3 @@ class MeanOfBoth(keras.layers.Layer):
     def call(self, outputs: keras.KerasTensor) -> keras.KerasTensor:
         """[2B, X] → [B, X]."""
         return mean_of_both(TENSORFLOW, outputs, self.entries, self.weight)
-
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """[2B, X] → [B, X], where the number of rows is not known beforehand."""
-        return None, *input_shape[1:]

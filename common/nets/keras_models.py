@@ -52,33 +52,19 @@ def with_convolutions(
 
 @dataclass(frozen=True)
 class Torso:
-    """Hidden layers: convolutions first where observations are images, then dense ones.
+    """Hidden layers: convolutions first where observations are images, then dense ones."""
 
-    Args:
-        observation_shape: (S,), or (height, width, channels) of images with values 0 to 255.
-        sizes: units of the dense layers.
-        gain: of the orthogonal kernels.
-        convolutions: of images.
-        layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
-        batch_norm: whether the input and the features after each dense layer have batch renormalisation
-            (arXiv:1702.03275).
-        precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
-        images: each image within a row of numbers, or the one that observations are, and its convolutions.
-        memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
-        memory_size: units of that layer.
-    """
-
-    observation_shape: tuple[int, ...]
-    sizes: tuple[int, ...]
+    observation_shape: tuple[int, ...]  # (S,), or (height, width, channels) of images with values 0 to 255
+    sizes: tuple[int, ...]  # units of the dense layers
     activation: str
-    gain: float = 1.0
-    convolutions: tuple[Convolution, ...] = ()
-    layer_norm: bool = False
-    precision: str = "float32"
-    images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
-    memory: str | None = None
-    memory_size: int = 0
-    batch_norm: bool = False
+    gain: float = 1.0  # of the orthogonal kernels
+    convolutions: tuple[Convolution, ...] = ()  # of images
+    layer_norm: bool = False  # before the activation of dense layers (arXiv:1607.06450)
+    precision: str = "float32"  # bfloat16 rounds what hidden layers multiply, except observations that are not images
+    images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()  # in a row of numbers, or the one that it is
+    memory: str | None = None  # "gru" or "lstm" is the last hidden layer, which remembers
+    memory_size: int = 0  # units of that layer
+    batch_norm: bool = False  # batch renormalisation of the input and after each dense layer (arXiv:1702.03275)
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
@@ -154,18 +140,17 @@ class DenseHead:
 
 @dataclass(frozen=True)
 class NormalHeads:
-    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
+    """Mean and standard deviation of a Normal policy, [B, A] each; without `initial_std` it differs between states."""
 
     action_size: int
     mean_activation: str
     mean_gain: float
-    std: str
-    initial_std: float
+    initial_std: float | None
 
     def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
         """features [B, F] → mean and standard deviation, [B, A] each."""
         [mean] = DenseHead("mean", self.action_size, self.mean_activation, self.mean_gain)(features, kernel)
-        if self.std == "state_independent":
+        if self.initial_std is not None:
             return [mean, StateIndependentStd(self.action_size, self.initial_std, name="std")(features)]
         return [mean, *DenseHead("std", self.action_size, "softplus")(features, kernel)]
 

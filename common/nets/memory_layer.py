@@ -15,13 +15,8 @@ CELLS: dict[str, type[keras.layers.Layer]] = {"gru": keras.layers.GRUCell, "lstm
 class MemoryLayer(keras.layers.Layer):
     """A cell that goes through b sequences of L steps each; B = b·L rows, those of one sequence after another.
 
-    Its weights are those of Keras's cell. Both kernels are orthogonal, so that what it remembers neither grows nor
-    fades at first (Saxe et al. 2014).
-
-    Args:
-        kind: "gru" or "lstm".
-        units: H, how many numbers it returns.
-        kernel: draws its kernels.
+    Its weights are those of Keras's cell ("gru" or "lstm"), which returns H = `units` numbers. Both kernels are
+    orthogonal, so that what it remembers neither grows nor fades at first (Saxe et al. 2014).
     """
 
     def __init__(self, kind: str, units: int, kernel: Kernels, **kwargs: object) -> None:

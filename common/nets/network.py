@@ -11,7 +11,7 @@ For a batch of one to a few dozen observations, calling TensorFlow takes many ti
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -36,16 +36,12 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, _ZERO, out=x),
     "softplus": lambda x: np.logaddexp(np.float32(0), x),
 }
+"""What layers name as their `activation`."""
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """(observation − shift) · scale, clipped to ±10; None for both leaves observations unchanged.
-
-    Attributes:
-        shift: [S] float32, or None.
-        scale: [S] float32, or None.
-    """
+    """(observation − shift) · scale, clipped to ±10, with [S] float32 each; None for both changes nothing."""
 
     shift: np.ndarray | None
     scale: np.ndarray | None
@@ -76,7 +72,6 @@ class Dense(NamedTuple):
     Attributes:
         kernel: [in, out], or [networks, in, out].
         bias: [out], or [networks, 1, out].
-        activation: a key of ACTIVATIONS.
         rounded: whether updates round what it multiplies to bfloat16; see `common.nets.rounded_products`.
     """
 
@@ -96,7 +91,6 @@ class Convolution(NamedTuple):
     Attributes:
         kernel: [size, size, in, out].
         bias: [out].
-        activation: a key of ACTIVATIONS.
         stride: pixels from one patch to the next, in both directions.
     """
 
@@ -115,7 +109,6 @@ class LayerNormalization(NamedTuple):
 
     Attributes:
         scale, shift: [units], or [networks, 1, units].
-        activation: a key of ACTIVATIONS.
         epsilon: is added to the variance.
     """
 
@@ -306,13 +299,10 @@ def mean_of_both(operations: Any, outputs: Any, entries: Entries, weight: float)
 
 
 class NumPyOperations:
-    """What `forward` computes with, on NumPy arrays, in place where they can be.
+    """What `forward` computes with, on NumPy arrays, in place where they can be; activations overwrite features."""
 
-    Attributes:
-        activations: functions of features, which they may overwrite, by their names.
-    """
-
-    activations, tanh = ACTIVATIONS, staticmethod(np.tanh)
+    activations: ClassVar[dict[str, Any]] = ACTIVATIONS
+    tanh: Any = staticmethod(np.tanh)
 
     def normalized(self, observations: np.ndarray, normalize: Normalizer) -> np.ndarray:
         """Raw observations [n, *shape] → what the first layer sees, float32."""

@@ -29,26 +29,15 @@ PASSED = "function"  # the setting `networks` of a run that a program passed a f
 
 @dataclass(frozen=True)
 class OwnTorso:
-    """Hidden layers that a function of the user's makes, new ones in each call; see `keras_models.Torso`.
-
-    Attributes:
-        make: the function.
-        name: of the function, for messages.
-        arguments: what it is called with: observation space, action space and config.
-        made: what it returned, for one network after another.
-    """
+    """Hidden layers that a function of the user's makes, new ones in each call; see `keras_models.Torso`."""
 
     make: MakeNetworks
-    name: str
-    arguments: tuple[gymnasium.Space, gymnasium.Space, Any]
-    made: list[keras.Model] = field(default_factory=list)
+    name: str  # of the function, for messages
+    arguments: tuple[gymnasium.Space, gymnasium.Space, Any]  # observation space, action space and config
+    made: list[keras.Model] = field(default_factory=list)  # what it returned, for one network after another
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-        """A network's inputs and its features [B, F], or with a mirror [2B, F]; see `Torso.hidden`.
-
-        Raises:
-            UserError: the function fails, or what it returns is not a new model from observations to features.
-        """
+        """See `Torso.hidden`; raises UserError if the function fails or returns no new model of observations."""
         shape: Any = self.arguments[0].shape
         inputs = keras.Input(shape)
         seen = inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs)
@@ -111,8 +100,7 @@ def own_torso(
 ) -> OwnTorso | None:
     """The hidden layers of the function that was passed, or that the setting `networks` names; None without either.
 
-    Raises:
-        UserError: there is no such function, or `precision` has nothing to round.
+    Raises UserError if there is no such function, or `precision` has nothing to round.
     """
     name = config.networks
     if make is None and name is None:
@@ -133,11 +121,7 @@ def own_torso(
 
 
 def check_own(network: keras.Model) -> None:
-    """Compile a network with its gradients, and see that nothing but an optimiser changes its weights.
-
-    Raises:
-        UserError: a layer cannot be compiled, or changes its own weights. The message names it.
-    """
+    """Compile a network with its gradients; UserError names a layer that fails, or that changes its own weights."""
     before = [np.array(variable) for variable in network.variables]
     fault = _fault(network)
     if fault is not None:

@@ -10,18 +10,12 @@ class GRU(NamedTuple):
     """A gated recurrent unit (arXiv:1406.1078), with the reset gate after the product as in Keras and cuDNN.
 
     Its memory is its output: Z = H. The gates stand in the order update, reset, candidate.
-
-    Attributes:
-        kernel: [in, 3H].
-        bias: [3H].
-        recurrent_kernel: [H, 3H].
-        recurrent_bias: [3H].
     """
 
-    kernel: Any
-    bias: Any
-    recurrent_kernel: Any
-    recurrent_bias: Any
+    kernel: Any  # [in, 3H]
+    bias: Any  # [3H]
+    recurrent_kernel: Any  # [H, 3H]
+    recurrent_bias: Any  # [3H]
 
     @property
     def units(self) -> int:
@@ -34,13 +28,7 @@ class GRU(NamedTuple):
         return self.units
 
     def step(self, operations: Any, sums: Any, carried: Any, memory: Any) -> Any:
-        """The next memory [n, H].
-
-        Args:
-            sums: of the inputs, x·kernel + bias, [n, 3H].
-            carried: the last outputs times the recurrent kernel, [n, 3H].
-            memory: [n, H].
-        """
+        """The next memory [n, H]: sums x·kernel + bias, and carried outputs·recurrent_kernel, are [n, 3H] each."""
         units, carried = self.units, carried + self.recurrent_bias
         gates = operations.sigmoid(sums[:, : 2 * units] + carried[:, : 2 * units])  # [n, 2H]
         update, reset = gates[:, :units], gates[:, units:]  # [n, H] each
@@ -52,16 +40,11 @@ class LSTM(NamedTuple):
     """A long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate.
 
     Its memory is its output and its cell: Z = 2H. The gates stand in the order input, forget, candidate, output.
-
-    Attributes:
-        kernel: [in, 4H].
-        bias: [4H].
-        recurrent_kernel: [H, 4H].
     """
 
-    kernel: Any
-    bias: Any
-    recurrent_kernel: Any
+    kernel: Any  # [in, 4H]
+    bias: Any  # [4H]
+    recurrent_kernel: Any  # [H, 4H]
 
     @property
     def units(self) -> int:
@@ -74,13 +57,7 @@ class LSTM(NamedTuple):
         return 2 * self.units
 
     def step(self, operations: Any, sums: Any, carried: Any, memory: Any) -> Any:
-        """The next memory [n, 2H].
-
-        Args:
-            sums: of the inputs, x·kernel + bias, [n, 4H].
-            carried: the last outputs times the recurrent kernel, [n, 4H].
-            memory: [n, 2H].
-        """
+        """The next memory [n, 2H]: sums x·kernel + bias, and carried outputs·recurrent_kernel, are [n, 4H] each."""
         units, tanh = self.units, operations.tanh
         gates = sums + carried  # [n, 4H]
         put, keep, candidate, show = (gates[:, i * units : (i + 1) * units] for i in range(4))  # [n, H] each

@@ -57,11 +57,7 @@ class RoundedDense(keras.layers.Dense):
 
 
 def check_precision(precision: str) -> None:
-    """Try a product and its gradient where rounded ones are asked for.
-
-    Raises:
-        UserError: this installation of TensorFlow cannot make them here.
-    """
+    """Try a product and its gradient where rounded ones are asked for; UserError if TensorFlow has none here."""
     if precision == "float32" or tf.config.functions_run_eagerly():
         return
     ones = np.ones((2, 256, 256), np.float32)

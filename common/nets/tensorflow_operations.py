@@ -1,57 +1,47 @@
 """The operations of a network in TensorFlow."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Entries
-from common.nets.network import (
-    ACTIVATIONS,
-    OBSERVATION_CLIP,
-    RULED_OUT,
-    Convolution,
-    Cut,
-    Dense,
-    LayerNormalization,
-    Normalizer,
-)
-from common.nets.recurrent import GRU, LSTM
+from common.nets import network
 from common.nets.rounded_products import rounded_product
 
 
-class _TensorFlowOperations:
-    """The same as `NumPyOperations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
+class _TensorFlowOperations(network.NumPyOperations):
+    """The same on tensors: features [n, units], or [networks, n, units] of stacked networks.
 
     Args:
         rounds: whether layers that are `rounded` round what they multiply; exports do not.
     """
 
-    activations: ClassVar = {name: keras.activations.get(name) for name in ACTIVATIONS}
+    activations: ClassVar[dict[str, Any]] = {name: keras.activations.get(name) for name in network.ACTIVATIONS}
     tanh = staticmethod(tf.tanh)
 
     def __init__(self, rounds: bool = False) -> None:
         self._rounds = rounds
 
-    def normalized(self, observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
+    def normalized(self, observations: tf.Tensor, normalize: network.Normalizer) -> tf.Tensor:
         if normalize.shift is None:
             return tf.cast(observations, tf.float32)
         scaled = (observations - normalize.shift) * normalize.scale
-        return tf.clip_by_value(scaled, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+        return tf.clip_by_value(scaled, -network.OBSERVATION_CLIP, network.OBSERVATION_CLIP)
 
-    def linear(self, features: tf.Tensor, layer: Dense) -> tf.Tensor:
+    def linear(self, features: tf.Tensor, layer: network.Dense) -> tf.Tensor:
         kernel = layer.kernel
         if len(kernel.shape) > len(features.shape):  # the first layer of stacked networks
             features = tf.broadcast_to(features, (kernel.shape[0], *features.shape))  # [networks, n, in]
         product = rounded_product if layer.rounded and self._rounds else tf.matmul
         return product(features, kernel) + layer.bias
 
-    def convolved(self, features: tf.Tensor, layer: Convolution) -> tf.Tensor:
+    def convolved(self, features: tf.Tensor, layer: network.Convolution) -> tf.Tensor:
         return tf.nn.conv2d(features, layer.kernel, layer.stride, "VALID") + layer.bias
 
-    def layer_normalized(self, features: tf.Tensor, layer: LayerNormalization) -> tf.Tensor:
+    def layer_normalized(self, features: tf.Tensor, layer: network.LayerNormalization) -> tf.Tensor:
         return standardized_rows(features, layer.epsilon) * layer.scale + layer.shift
 
     def scaled(self, features: tf.Tensor, scale: float, shift: float) -> tf.Tensor:
@@ -60,7 +50,7 @@ class _TensorFlowOperations:
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
         return tf.reshape(features, (-1, np.prod(features.shape[1:])))
 
-    def chosen(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
+    def chosen(self, features: tf.Tensor, layer: network.Cut) -> tf.Tensor:
         return tf.reshape(tf.gather(features, layer.columns, axis=1), (-1, *layer.shape))
 
     def beside(self, parts: list[tf.Tensor]) -> tf.Tensor:
@@ -69,24 +59,14 @@ class _TensorFlowOperations:
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
 
-    def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
-        carried = self.product(memory[:, : layer.units], layer.recurrent_kernel)
-        return layer.step(self, self.product(features, layer.kernel) + layer.bias, carried, memory)
-
     def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(features, kernel)
 
     def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(sums)
 
-    def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
-        return array[:, start:end]
-
-    def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        return array[:, :-size], array[:, -size:]
-
     def masked(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        return tf.where(mask > 0, logits, RULED_OUT)
+        return tf.where(mask > 0, logits, network.RULED_OUT)
 
     def joined(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         return tf.concat([one, other], axis=-2)

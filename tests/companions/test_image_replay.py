@@ -10,7 +10,7 @@ from common.envs.image_rows import ImagePart
 from common.envs.supported_spaces import images_of
 from common.errors import UserError
 from common.records import Transitions
-from companions import replay_memory
+from companions import replay
 from companions.image_replay import ImageReplayBuffer, PackedObservations
 from companions.n_step import NStepReturns
 from companions.replay import ReplayBuffer
@@ -137,7 +137,7 @@ def test_an_observation_takes_the_memory_of_one_image():
 
 @pytest.mark.parametrize("kind", ["numbers", "images"])
 def test_what_does_not_fit_is_refused_and_what_the_refusal_names_fits(kind, monkeypatch):
-    monkeypatch.setattr(replay_memory, "memory", lambda: 16.0)
+    monkeypatch.setattr(replay, "memory", lambda: 16.0)
     layout = PackedObservations(96 * 96 * 3, [ImagePart(0, (96, 96, 3), False, 0.0, 255.0, is_uint8=True)])
     make = {
         "numbers": lambda size: ReplayBuffer(size, 96 * 96 * 3, 3),

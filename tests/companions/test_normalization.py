@@ -9,8 +9,7 @@ from same_state import assert_same_state, resumed_and_whole
 from common.errors import DivergedError
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
-from companions.OffPolicyAgentTrainer import make_agent as make_td3
-from companions.SACAgentTrainer import make_agent as make_sac
+from companions.SACAgentTrainer import SACAgentTrainer
 from programs import policy_files
 
 S, A, B = 3, 1, 8
@@ -20,7 +19,7 @@ SMALL = dict(
     warmup_steps=40, replay_size=500, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
     best_metric="mean_episode_reward", score_window=1, adopt_best=False, normalize_observations=True,
 )  # fmt: skip
-KINDS = {"td3": (OffPolicyConfig, make_td3), "sac": (SACConfig, make_sac)}
+KINDS = {"td3": (OffPolicyConfig, OffPolicyAgentTrainer.make_agent), "sac": (SACConfig, SACAgentTrainer.make_agent)}
 MEAN, STD = np.array([100.0, -3.0, 0.0]), np.array([10.0, 0.1, 1.0])
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -33,7 +32,7 @@ def kind(request):
 
 def made(kind, **changes):
     config, make = kind
-    return make(*SPACES, config(hidden_sizes=(8,), learning_rate=1e-2).replace(**changes), seed=0)
+    return make(*SPACES, config(hidden_sizes=(8,), learning_rate=1e-2).replace(**changes), 0)
 
 
 def observations(count: int, seed: int = 0) -> np.ndarray:

@@ -26,7 +26,7 @@ from companions import losses
 from companions.config import OffPolicyConfig
 from companions.DDPGAgent import DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
 from ppo.config import PPOConfig
@@ -44,7 +44,8 @@ DDPG = dict(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 
 def made(**changes) -> DDPGAgent:
-    return make_agent(*SPACES, OffPolicyConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes), seed=0)
+    config = OffPolicyConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes)
+    return OffPolicyAgentTrainer.make_agent(*SPACES, config, 0)
 
 
 def drawn(updates: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ from companions.quantiles import quantile_huber_loss, smallest_quantiles
 from companions.replay import ReplayBuffer
 from companions.sac_presets import PRESETS, preset_for
 from companions.SACAgent import SACAgent
-from companions.SACAgentTrainer import SACAgentTrainer, make_agent
+from companions.SACAgentTrainer import SACAgentTrainer
 from companions.squashed_normal import squashed_normal, temperature_loss
 from companions.TQCAgent import TQCAgent
 
@@ -49,7 +49,8 @@ compiled, pytestmark = pytest.mark.compiled, pytest.mark.usefixtures("eager")
 
 
 def made(**changes) -> SACAgent:
-    return make_agent(*SPACES_OF, SACConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes), seed=0)
+    config = SACConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes)
+    return SACAgentTrainer.make_agent(*SPACES_OF, config, 0)
 
 
 def drawn(updates: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -343,7 +344,7 @@ def test_crossq_learns_from_one_pass_over_both_states_and_has_no_target_networks
 )
 def test_crossq_is_for_numbers_and_networks_of_this_project(spaces, networks):
     with pytest.raises(UserError, match=r"crossq does not go with (images|networks of your own): use --no-crossq"):
-        make_agent(*spaces, SACConfig(**CROSSQ), 0, networks)
+        SACAgentTrainer.make_agent(*spaces, SACConfig(**CROSSQ), 0, networks)
 
 
 def test_actor_temperature_and_targets_wait_for_the_delay():
@@ -520,4 +521,5 @@ def test_an_entropy_that_no_policy_has_is_refused():
     config = SACConfig(env="Pendulum-v1", target_entropy=0.7)
     with pytest.raises(UserError, match=r"target_entropy is 0\.7, .* of 1 action dimensions .* is at most 0\.69"):
         SACAgentTrainer(config)
-    assert make_agent(Box(-1, 1, (3,)), Box(-1, 1, (1,)), config, 0).target_entropy == 0.7  # stored runs are loaded
+    agent = SACAgentTrainer.make_agent(Box(-1, 1, (3,)), Box(-1, 1, (1,)), config, 0)
+    assert agent.target_entropy == 0.7  # stored runs are loaded

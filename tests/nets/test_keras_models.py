@@ -18,8 +18,8 @@ def walker_agent(seed: int = 0, **changes: object) -> Agent:
     return Agent(observations, actions, BIPEDAL_WALKER_2021.replace(**changes), seed)
 
 
-def small_actor(std: str = "softplus_head", seed: int = 0) -> keras.Model:
-    heads = NormalHeads(2, "linear", 0.01, std, 0.5)
+def small_actor(initial_std: float | None = None, seed: int = 0) -> keras.Model:
+    heads = NormalHeads(2, "linear", 0.01, initial_std)
     return actor_network(Torso((5,), (16, 8), "tanh"), heads, orthogonal(seed))
 
 
@@ -63,7 +63,7 @@ def test_parameter_counts_are_those_of_the_2021_study():
 
 def test_a_state_independent_std_is_one_number_an_action():
     # 5·16 + 16 = 96; 16·8 + 8 = 136; mean 8·2 + 2 = 18; std 2: 252
-    actor = small_actor("state_independent")
+    actor = small_actor(0.5)
     assert actor.count_params() == 252
     _, std = actor(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
     np.testing.assert_allclose(std, np.full((7, 2), 0.5), rtol=1e-6)

@@ -50,7 +50,7 @@ def random_agent(kind):
     config, rng = KINDS[kind], np.random.default_rng(0)
     env = gymnasium.make(config.env)
     spaces = env.observation_space, env.action_space
-    agent = METHODS[config.METHOD].agent(*spaces, config, 0)
+    agent = METHODS[config.METHOD].trainer.make_agent(*spaces, config, 0)
     observations = rng.normal(0.3, 1.0, (64, agent.observation_size)).astype(np.float32)  # [K, S]
     agent.observe(observations)
     state = agent.parameters()
@@ -154,7 +154,7 @@ def test_sides_may_differ_by_the_weight_of_the_image(name):
     said = {}
     for weight in (0.0, 0.3, 0.5, 1.0):
         config = KINDS[name].replace(mirror={"weight": weight})
-        agent = METHODS[config.METHOD].agent(*spaces, config, 0)
+        agent = METHODS[config.METHOD].trainer.make_agent(*spaces, config, 0)
         agent.observe(np.concatenate([rows, 1 - rows]))
         said[weight] = heads(agent, rows)[0]  # [K, X]
         assert_allclose(said[weight], keras_actor(agent, rows)[0], atol=1e-5)

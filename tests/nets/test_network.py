@@ -21,7 +21,7 @@ from common.rollout.policies import DeterministicPolicy
 from programs import onnx_files
 
 ACTION = DenseHead("mean", 2, "tanh")
-NORMAL = NormalHeads(2, "tanh", 1.0, "state_independent", 0.5)
+NORMAL = NormalHeads(2, "tanh", 1.0, 0.5)
 MIRROR = Mirror(Entries((-1, 3, 2), (0.0, 0.1, -0.1)), Entries((2, 1)), 0.3)
 IMAGES = Torso((9, 8, 3), (6,), "relu", convolutions=(Convolution(4, 3, 2), Convolution(5, 2, 1)))
 NETWORKS = {

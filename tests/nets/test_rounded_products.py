@@ -15,7 +15,7 @@ from common.nets.keras_models import Torso, critic_network
 from common.nets.kernels import glorot
 from common.nets.rounded_products import check_precision, rounded_product
 from companions.config import OffPolicyConfig
-from companions.OffPolicyAgentTrainer import make_agent
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
 
 BFLOAT16 = tf.bfloat16.as_numpy_dtype
@@ -79,6 +79,7 @@ def test_updates_are_the_same_in_one_call_and_in_several():
     config = OffPolicyConfig(hidden_sizes=(16, 16), learning_rate=1e-2, precision="bfloat16")
     rng = np.random.default_rng(0)
     rows, noise = (rng.standard_normal((8, 32, size)).astype(np.float32) for size in (2 * 3 + 1 + 2, 1))
+    make_agent = OffPolicyAgentTrainer.make_agent
     one, other = (make_agent(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,)), config, 0) for _ in range(2))
     before = one.parameters()
     one.update(rows, noise)

@@ -76,18 +76,18 @@ def test_the_newest_trajectory_comes_first_and_fills_the_missing_places():
 
 
 def test_the_oldest_is_forgotten():
-    assert [acted.log_probs[0] for acted in kept(2, 1.0, 2.0, 3.0)] == [3.0, 2.0]
-    assert list(kept(0, 1.0)) == []
+    assert [acted.log_probs[0] for acted in kept(2, 1.0, 2.0, 3.0).kept] == [3.0, 2.0]
+    assert list(kept(0, 1.0).kept) == []
 
 
 def test_the_state_is_what_is_kept():
     one, other = kept(2, 1.0, 2.0), EarlierTrajectories(2, lambda _: None)
     other.load_state(one.state())
-    assert [acted.log_probs[0] for acted in other] == [2.0, 1.0]
+    assert [acted.log_probs[0] for acted in other.kept] == [2.0, 1.0]
     for name in ("observations", "rewards", "valid", "replaced", "outputs"):
-        assert_array_equal(getattr(next(iter(other)).trajectory, name), getattr(trajectory(), name))
+        assert_array_equal(getattr(other.kept[0].trajectory, name), getattr(trajectory(), name))
     one.load_state({})
-    assert list(one) == []
+    assert list(one.kept) == []
 
 
 def test_a_damaged_state_is_refused():
@@ -137,7 +137,7 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
     config = TINY.replace(gae_lambda=0.0, normalize_advantages="none", reused_trajectories=1)
     trainer = PPOAgentTrainer(config)
     trainer.train(2)
-    agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.collector.trajectory
+    agent, earlier, newest = trainer.agent, trainer.earlier.kept[0], trainer.collector.trajectory
     seen, values = [], agent.values
     agent.update = lambda batch, *_: seen.append((batch, values(earlier.trajectory.observations.reshape(66, 3)))) or {}
     with pytest.raises(KeyError):  # an update that returns no metrics
@@ -173,7 +173,7 @@ def test_a_resumed_run_has_the_same_earlier_trajectories(changes, request):
         request.getfixturevalue("eager")  # images are acted upon by a compiled call
     resumed, whole, state = resumed_and_whole(lambda: PPOAgentTrainer(TINY.replace(**changes)), 1, 3)
     assert any(name.startswith("earlier/") for name in state)
-    assert len(list(whole.earlier)) == 2
+    assert len(whole.earlier.kept) == 2
     assert_same_state(resumed.state(), whole.state())
 
 
@@ -181,5 +181,5 @@ def test_an_update_that_was_undone_keeps_no_trajectory(eager):
     trainer = PPOAgentTrainer(TINY.replace(learning_rate=1e30, on_not_finite="skip"))
     trainer.warn = lambda line: None
     trainer.train(1)
-    assert list(trainer.earlier) == []
+    assert list(trainer.earlier.kept) == []
     trainer.close()

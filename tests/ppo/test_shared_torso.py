@@ -216,9 +216,7 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
         ({"convolutions": ("32x8/0",)}, "convolutions is '32x8/0': expected"),
         ({"updates_per_epoch": 3}, "multiple of 6"),
         ({"updates_per_epoch": 4, "minibatch_size": 64}, "use --minibatch-size 32 or less"),
-        ({"critic_learning_rate": 0.1}, r"critic_learning_rate 0\.1 has no effect with shared_torso"),
         ({"reused_trajectories": 2, "recompute_targets": True}, "does not go with recompute_targets"),
-        ({"min_std": 0.1, "initial_std": None}, r"min_std 0\.1 has no effect with initial_std None"),
         ({"value_target": "normalized_advantage"}, "they are none: add --normalize-advantages running_std"),
         (
             {"value_target": "normalized_advantage", "normalize_advantages": "minibatch"},
