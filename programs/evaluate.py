@@ -117,7 +117,3 @@ def main() -> None:
             if arguments.weights == "best":
                 finished.note_film(arguments.run, config.epochs)
             print(line)
-
-
-if __name__ == "__main__":
-    main()

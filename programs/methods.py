@@ -67,13 +67,16 @@ METHODS = {
 }  # fmt: skip
 
 
+KINDS: run_folder.Kinds = {name: method.config for name, method in METHODS.items()}
+
+
 def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run of any method; see `run_folder.read_config`.
 
     Args:
         typed: what was typed again, by its name in `run_folder.TYPED`.
     """
-    return run_folder.read_config(folder, {name: method.config for name, method in METHODS.items()}, **typed)
+    return run_folder.read_config(folder, KINDS, **typed)
 
 
 def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
@@ -135,11 +138,11 @@ def weights_of(run: Path, config: TrainingConfig, weights: WhichWeights = "best"
         UserError: there is none.
     """
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
-    if not path.exists() and (run / run_folder.WEIGHTS).exists():
+    if path.exists():
+        return path
+    if (run / run_folder.WEIGHTS).exists():
         raise UserError(
             f"{run} has no {path.name}, since its training has not ended: continue it with "
             f"{trust.command('resume', run, config)}, or use its last weights with --weights last"
         )
-    if not path.exists():
-        raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
-    return path
+    raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")

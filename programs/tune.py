@@ -25,7 +25,7 @@ from common.runs import run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.one_process import only_here
 from common.settings import Settings, setting
-from programs.preset_files import find_preset, write_preset
+from programs.preset_files import find_preset, with_typed, write_preset
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
 from programs.tuning.space import default_space, read_space
@@ -95,7 +95,7 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
     """
     typed = {name: getattr(arguments, name) for name in run_folder.TYPED}
     _, method, preset = find_preset(arguments.preset, **typed)
-    preset = preset.replace(**{name: value for name, value in typed.items() if value is not None})
+    preset = with_typed(preset, typed)
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
@@ -232,7 +232,3 @@ def main() -> None:
             journal = Journal(str(folder / JOURNAL), name)
             search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
             search_in(folder, search, preset, arguments)
-
-
-if __name__ == "__main__":
-    main()
