@@ -53,17 +53,11 @@ class Arguments(RetypedCode):
 
 
 def draw(
-    kind: Kind,
-    runs: list[Path],
-    columns: tuple[str, ...],
-    band: Band,
-    title: str = "",
-    **typed: Any,
+    kind: Kind, runs: list[Path], columns: tuple[str, ...] = (), band: Band = "range", title: str = "", **typed: Any
 ) -> "Figure":
-    """Draw a figure.
+    """Draw a figure; for its kind see `python -m programs plot --help`.
 
     Args:
-        kind: see `python -m programs plot --help`.
         typed: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:

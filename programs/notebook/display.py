@@ -30,14 +30,7 @@ _DPI, _DPI_FOLDED, _COLOURS = 80, 64, 32
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
-    """Show something below the executing cell.
-
-    Args:
-        bundle: MIME type → content.
-
-    Returns:
-        A handle whose `update` replaces it.
-    """
+    """Show a bundle, MIME type → content, below the executing cell; the handle's `update` replaces it."""
     handle = DisplayHandle()
     handle.display(bundle, raw=True)
     return handle
@@ -60,9 +53,8 @@ class Screen(Terminal):
         self.lines: list[str] = []
         self.epochs = self.done = 0
         self._row: EpochResult | None = None  # the newest
-        self._over, self._within = False, ""
+        self._over, self._within, self._done_before = False, "", 0
         self._stop_after = stop_after
-        self._began, self._done_before = time.monotonic(), 0
         self._text: DisplayHandle | None = None
         self._pictures: list[DisplayHandle] = []
         self._thread = 0  # that shows the run; a run in the background changes it in another one
@@ -100,10 +92,10 @@ class Screen(Terminal):
         self._within = text
         self.refresh()
 
-    def refresh(self, text: str | None = None) -> None:
-        """Replace the shown text, by default with `text()`."""
+    def refresh(self) -> None:
+        """Show the present `text()`."""
         if self._text is not None and self._thread == threading.get_ident():
-            self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
+            self._text.update({"text/plain": self.text()}, raw=True)
 
     def figure(self, figure: Figure) -> None:
         """Show the rewards and, folded below them, the five panels; or replace those before."""
@@ -175,21 +167,15 @@ def rewards(runs: Sequence[Path]) -> Figure:
 
 
 def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """A Markdown table of evaluations; MIME type → content.
-
-    Args:
-        rows: agent → kind → `Evaluation.summary`.
-    """
+    """A Markdown table of evaluations, agent → kind → `Evaluation.summary`; MIME type → content."""
     lines = [
         "| agent | actions | mean [95% interval] | worst | best | steps | episodes |",
         "|---|---|---|---|---|---|---|",
     ]
     for agent, kinds in rows.items():
         for kind, s in kinds.items():
-            lines.append(
-                f"| {agent} | {kind} | {mean_text(s)} | {score_text(s['min'])} "
-                f"| {score_text(s['max'])} | {s['mean_steps']:.0f} | {s['episodes']} |"
-            )
+            cells = agent, kind, mean_text(s), score_text(s["min"]), score_text(s["max"]), f"{s['mean_steps']:.0f}"
+            lines.append(f"| {' | '.join(cells)} | {s['episodes']} |")
     return {"text/markdown": "\n".join(lines), "text/plain": "\n".join(lines)}
 
 
@@ -207,7 +193,7 @@ def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
         raise StoppedError(stopped, signal.SIGINT) from None
 
 
-def trained(runs: tuple[Path | None, ...]) -> list[Path]:
+def trained(*runs: Path | None) -> list[Path]:
     """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
     if None in runs:
         raise UserError(
