@@ -93,24 +93,18 @@ class Training:
         return agent
 
     def checkpoints(self) -> Iterator[tuple[int, Any]]:
-        """The agents of all checkpoints before the best epoch, by their epochs."""
-        for epoch in reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS)):
-            if epoch < self.best_epoch:
-                yield epoch, self.agent_at(epoch)
+        """The epochs and the agents of all checkpoints before the best epoch."""
+        epochs = reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS))
+        return ((epoch, self.agent_at(epoch)) for epoch in epochs if epoch < self.best_epoch)
 
     def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
         """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""
-        restarts = self.config.environment_restarts
-        return evaluation.evaluate(
-            agent.acting_policy(), agent.action_map, self.environment, episodes, True, restarts=restarts
-        )
+        acting, restarts = (agent.acting_policy(), agent.action_map), self.config.environment_restarts
+        return evaluation.evaluate(*acting, self.environment, episodes, True, restarts=restarts)
 
 
 def training_of(run: Path, **typed: Any) -> Training:
-    """What is known of a finished run.
-
-    Args:
-        typed: what was typed again of its environment and networks; see `run_folder.read_config`.
+    """What is known of a finished run; for `typed` see `run_folder.read_config`.
 
     Raises:
         UserError: it is not a finished run, or what it needs was not typed again.
@@ -120,9 +114,8 @@ def training_of(run: Path, **typed: Any) -> Training:
     if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
     policy: Any = agent.acting_policy()
-    if not agent.sees_images and not all(
-        isinstance(layer, Dense) for layer in getattr(policy.heads, "hidden", [None])
-    ):
+    hidden = getattr(policy.heads, "hidden", [None])
+    if not agent.sees_images and not all(isinstance(layer, Dense) for layer in hidden):
         raise UserError(
             f"{run} has layers that are not dense, and cannot be shipped: use the run itself, or python -m programs "
             "export"
@@ -130,18 +123,13 @@ def training_of(run: Path, **typed: Any) -> Training:
     return Training(run, preset, config, agent, environment, run_folder.read_results(run))
 
 
-def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
-    """The checkpoint whose score is nearest to the middle between untrained and trained.
+def half_way(training: Training, middle: float, episodes: int) -> tuple[int, Any] | None:
+    """Epoch and agent of the checkpoint before the best epoch whose score is nearest to `middle`; None without one."""
 
-    Returns:
-        Its epoch and its agent; None if the run kept no checkpoint from before its best epoch.
-    """
-    middle = (untrained + trained) / 2
-    return min(
-        training.checkpoints(),
-        key=lambda saved: abs(float(training.score(saved[1], episodes).returns.mean()) - middle),
-        default=None,
-    )
+    def distance(saved: tuple[int, Any]) -> float:
+        return abs(float(training.score(saved[1], episodes).returns.mean()) - middle)
+
+    return min(training.checkpoints(), key=distance, default=None)
 
 
 def write_policy(path: Path, agent: Any) -> None:
@@ -229,11 +217,7 @@ def _replace(folder: Path, new: Path) -> None:
 
 
 def write_all(folder: Path, training: Training, name: str, commit: str | None, episodes: int) -> None:
-    """Every file of an agent.
-
-    Args:
-        episodes: that the untrained and the half-way policy are scored with.
-    """
+    """Write every file of an agent; the untrained and the half-way policy are scored with so many episodes."""
     from programs.policy_files import export  # imports TensorFlow
 
     agent, config = training.agent, training.config
@@ -252,10 +236,10 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
             write_policy(folder / shipped.STAGES[name], agent)
 
     earlier("untrained", 0, training.agent_at(0))
-    means = float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"])
-    middle = half_way(training, *means, min(episodes, TRIED_EPISODES))
-    if middle is not None:
-        earlier("half-way", *middle)
+    middle = (float(stages["untrained"]["mean"]) + float(scores["deterministic"]["mean"])) / 2
+    nearest = half_way(training, middle, min(episodes, TRIED_EPISODES))
+    if nearest is not None:
+        earlier("half-way", *nearest)
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
     content: Any = read_json(training.folder / run_folder.CONFIG)
     changing = [resume for resume in content.get("resumed", []) if resume["changed"]]
@@ -295,10 +279,8 @@ def evaluation_of(training: Training, agent: Any) -> Any:
     }
     if wanted.items() <= scores.get("deterministic", {}).items():
         return scores
-    restarts = training.config.environment_restarts
-    return evaluation.evaluate_both(
-        agent.acting_policy(), agent.action_map, training.environment, EPISODES, restarts=restarts
-    )
+    acting, restarts = (agent.acting_policy(), agent.action_map), training.config.environment_restarts
+    return evaluation.evaluate_both(*acting, training.environment, EPISODES, restarts=restarts)
 
 
 def main() -> None:
@@ -309,9 +291,8 @@ def main() -> None:
         folder = ship(arguments.run, arguments.name, agents, arguments.commit, arguments.episodes, **arguments.typed)
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
-            print(
-                f"{name}: {what['steps']:,} steps, score {score_text(what['mean'])} over {what['episodes']} episodes"
-            )
+            score = f"score {score_text(what['mean'])} over {what['episodes']} episodes"
+            print(f"{name}: {what['steps']:,} steps, {score}")
         if not onnx_files.can_write():
             print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:

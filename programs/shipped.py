@@ -30,16 +30,10 @@ ACTOR = "actor"  # the kind of a file with a Keras actor's weights, for policies
 
 @dataclass(frozen=True)
 class ShippedAgent:
-    """An agent that can act and be scored, but not learn.
+    """An agent that can act and be scored, but not learn."""
 
-    Attributes:
-        policy: maps raw observations to actions.
-        action_map: maps the policy's actions to the environment's.
-        sees_images: whether observations are images.
-    """
-
-    policy: SamplingPolicy
-    action_map: ActionMap
+    policy: SamplingPolicy  # maps raw observations to actions
+    action_map: ActionMap  # maps them to the environment's
     sees_images: bool = False
 
     def acting_policy(self) -> SamplingPolicy:
@@ -48,11 +42,7 @@ class ShippedAgent:
 
 
 def names(agents: Path | None = None) -> list[str]:
-    """The names of all agents, in alphabetical order.
-
-    Args:
-        agents: the folder that holds them; None takes the project's own.
-    """
+    """The names of all agents in a folder, by default the project's own, in alphabetical order."""
     folder = agents or AGENTS
     if not folder.is_dir():
         return []

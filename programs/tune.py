@@ -111,11 +111,7 @@ def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:
 
 
 class Report:
-    """What a search has found, on the console and in its folder.
-
-    Args:
-        preset: its settings become those of the preset file, with the best trial's.
-    """
+    """What a search has found, on the console and in its folder; the preset file has a preset's other settings."""
 
     def __init__(self, folder: Path, search: Search, preset: TrainingConfig) -> None:
         self._folder, self._search, self._preset = folder, search, preset
@@ -158,9 +154,9 @@ class Report:
 
     def _shares(self) -> dict[str, float]:
         """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""
-        package = optuna()
-        evaluator = package.importance.PedAnovaImportanceEvaluator()
-        return dict(package.importance.get_param_importances(self._search.study, evaluator=evaluator))
+        importance = optuna().importance
+        evaluator = importance.PedAnovaImportanceEvaluator()
+        return dict(importance.get_param_importances(self._search.study, evaluator=evaluator))
 
 
 def _short(value: object) -> str:
