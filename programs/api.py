@@ -34,13 +34,12 @@ from programs.methods import KINDS, METHODS, WhichWeights, config_to_play, new_a
 from programs.preset_files import find_preset
 
 OPTIONS = frozenset(field.name for field in dataclasses.fields(RunOptions))
-OnEpoch = Callable[[EpochResult], object]
 
 
 def train(
     preset: str = "",
     *,
-    on_epoch: OnEpoch | None = None,
+    on_epoch: Callable[[EpochResult], object] | None = None,
     make_env: MakeEnv | None = None,
     make_networks: MakeNetworks | None = None,
     reward_design: RewardDesign | None = None,
@@ -164,11 +163,7 @@ class TrainedAgent:
 
     @functools.cached_property
     def environment(self) -> Environment:
-        """What the agent plays; its `make()` builds one.
-
-        Raises:
-            UserError: it cannot be built, or must be typed again.
-        """
+        """What the agent plays; `make()` builds one. Raises UserError if it cannot be built or must be typed again."""
         return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
 
     def act(self, observation: Any, action_mask: Any = None) -> Any:

@@ -28,23 +28,14 @@ WhichWeights = Literal["best", "last"]
 
 
 class Method(NamedTuple):
-    """What the programs need of a method.
-
-    Attributes:
-        config: its class of settings.
-        presets: name → config.
-        preset_for: an environment's id → the name of the preset that `--env ID` starts from.
-        default_preset: the preset if neither a preset nor an environment is named.
-        trainer: a class, called with a config.
-        agent: a function or class, called with observation space, action space, config, seed and `make_networks`.
-    """
+    """What the programs need of a method."""
 
     config: type[TrainingConfig]
     presets: Mapping[str, TrainingConfig]
-    preset_for: Callable[[str], str]
-    default_preset: str
-    trainer: Any
-    agent: Callable[..., Any]
+    preset_for: Callable[[str], str]  # an environment's id → the name of the preset that `--env ID` starts from
+    default_preset: str  # where neither a preset nor an environment is named
+    trainer: Any  # a class, called with a config
+    agent: Callable[..., Any]  # called with observation space, action space, config, seed and `make_networks`
 
 
 def _new_ppo_agent(*arguments: Any) -> "Agent":
@@ -71,11 +62,7 @@ KINDS: run_folder.Kinds = {name: method.config for name, method in METHODS.items
 
 
 def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
-    """The preset's name and the config of a run of any method; see `run_folder.read_config`.
-
-    Args:
-        typed: what was typed again, by its name in `run_folder.TYPED`.
-    """
+    """The preset's name and the config of a run of any method; for what was typed see `run_folder.read_config`."""
     return run_folder.read_config(folder, KINDS, **typed)
 
 
@@ -91,8 +78,7 @@ def new_agent(
 ) -> "Agent | DDPGAgent":
     """The untrained agent that a run with these settings begins with, to act and not to learn: in float32.
 
-    Args:
-        environment: whose spaces are the networks'; nothing else of it is used.
+    Of the environment only the spaces are used.
     """
     config = config.replace(precision="float32")  # which every processor has, and in which exported files act
     make = METHODS[config.METHOD].agent
@@ -132,11 +118,7 @@ def load_agent(
 
 
 def weights_of(run: Path, config: TrainingConfig, weights: WhichWeights = "best") -> Path:
-    """The file with a run's weights; see `load_agent`.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The file with a run's weights; see `load_agent`. Raises UserError if there is none."""
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if path.exists():
         return path

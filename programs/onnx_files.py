@@ -45,11 +45,7 @@ def can_write() -> bool:
 
 
 def imported(name: str) -> Any:
-    """A package that only ONNX files need.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """A package that only ONNX files need. Raises UserError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

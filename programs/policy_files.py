@@ -86,11 +86,7 @@ def observation_shape(agent: Any) -> tuple[int, ...]:
 
 
 def acting_network(agent: Any) -> Network:
-    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants.
-
-    Raises:
-        UserError: it is of the user's own, and has a layer that is not known here.
-    """
+    """The actor as it acts now, without a Normal policy's spread; UserError if a layer of the user's is unknown."""
     return describe(agent.actor, agent.normalizer()).first_head()
 
 

@@ -67,11 +67,7 @@ def changes(
 
 
 def change(folder: Path, name: str, value: float) -> None:
-    """Write a value into hyperparameters.json of a PPO run, whose other values stay.
-
-    Raises:
-        UserError: the value is not allowed, or something in the file is wrong.
-    """
+    """Write a value into a PPO run's hyperparameters.json; UserError if it is not allowed or the file is wrong."""
     live = LiveHyperparameters(read_settings(folder))  # type: ignore[arg-type]
     live.watch(folder)
     live[name] = value

@@ -82,11 +82,7 @@ class Training:
         return int(best[-1]) if len(best) else self.last_epoch
 
     def agent_at(self, epoch: int) -> Any:
-        """The agent of an epoch: of 0 the one that the run began with, of others that of their checkpoint.
-
-        Raises:
-            UserError: the run keeps no checkpoint of this epoch, or it is damaged.
-        """
+        """The agent of an epoch: that of its checkpoint (UserError if it is missing), of 0 the run's first one."""
         agent: Any = new_agent(self.config, self.environment)
         if epoch:
             agent.load_state(part_of(checkpoint.load(self.folder / run_folder.CHECKPOINTS, epoch), "agent"))
@@ -104,11 +100,7 @@ class Training:
 
 
 def training_of(run: Path, **typed: Any) -> Training:
-    """What is known of a finished run; for `typed` see `run_folder.read_config`.
-
-    Raises:
-        UserError: it is not a finished run, or what it needs was not typed again.
-    """
+    """What is known of a run; UserError if it is not finished or cannot be shipped; see `methods.load_agent`."""
     preset, _ = read_config(run, **typed)
     agent, config, environment = load_agent(run, **typed)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
@@ -133,11 +125,7 @@ def half_way(training: Training, middle: float, episodes: int) -> tuple[int, Any
 
 
 def write_policy(path: Path, agent: Any) -> None:
-    """Write what acting needs of an agent.
-
-    Raises:
-        UserError: the file would be too large to be kept with the project.
-    """
+    """Write what acting needs of an agent. Raises UserError if that is too large to be kept with the project."""
     if agent.sees_images:
         weights = {f"{shipped.ACTOR}/{i}": array for i, array in enumerate(agent.actor.get_weights())}
         layout = pack_json({"format": policy_file.FORMAT, "kind": shipped.ACTOR})
@@ -181,11 +169,7 @@ def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, An
 def ship(
     run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES, **typed: Any
 ) -> Path:
-    """Write agents/NAME atomically; see `Arguments`.
-
-    Raises:
-        UserError: the run is not finished, or the agent is too large.
-    """
+    """Write agents/NAME atomically; see `Arguments`. Raises UserError if the run or the agent is refused."""
     if not is_folder_name(name):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
     if (agents / name).exists() and not shipped.is_shipped(agents / name):

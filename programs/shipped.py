@@ -50,11 +50,7 @@ def names(agents: Path | None = None) -> list[str]:
 
 
 def folder_of(run: Path) -> Path:
-    """The folder that a typed name means: a folder with this path if there is one, else the agent with this name.
-
-    Raises:
-        UserError: a bare name, such as `walker`, is neither an agent's nor a folder's.
-    """
+    """The folder with this path if there is one, else that of the agent with this name; UserError if there is none."""
     if run.exists() or len(run.parts) != 1:
         return run
     if run.name in names():
@@ -95,11 +91,7 @@ def policy_path(folder: Path, stage: str) -> Path:
 
 
 def agent_of(path: Path, config: TrainingConfig, environment: Environment | SpacesAlone) -> ShippedAgent:
-    """The agent of a policy's file; of the environment only the spaces are used.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """The agent of a policy's file; of the environment only the spaces are used. UserError if it is damaged."""
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR
@@ -113,11 +105,7 @@ def agent_of(path: Path, config: TrainingConfig, environment: Environment | Spac
 
 
 def set_actor(agent: Any, arrays: State) -> None:
-    """Put the weights of a file of kind ACTOR into the actor of an agent of the same settings.
-
-    Raises:
-        ValueError: they are not those of such an actor.
-    """
+    """Put the weights of a file of kind ACTOR into an agent's actor; ValueError if they are those of another one."""
     weights = [arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)]
     agent.actor.set_weights(weights)
     if ACTOR in (own := agent.parameters()):  # a vector of them, from which an off-policy agent acts

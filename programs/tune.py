@@ -88,11 +88,7 @@ class Arguments(Settings):
 
 
 def preset_of(arguments: Arguments) -> TrainingConfig:
-    """The settings of the preset.
-
-    Raises:
-        UserError: the preset or the metric is unknown.
-    """
+    """The settings of the preset. Raises UserError if it or the metric is unknown."""
     typed = {name: getattr(arguments, name) for name in run_folder.TYPED}
     _, method, preset = find_preset(arguments.preset, **typed)
     preset = with_typed(preset, typed)
@@ -166,11 +162,7 @@ def _short(value: object) -> str:
 def compare(
     folder: Path, base: TrainingConfig, best: TrainingConfig, seeds: tuple[int, ...], metric: str, submit: Submit
 ) -> None:
-    """Train the preset and the best settings with seeds that nothing was tuned on, and print and store both.
-
-    Raises:
-        UserError: a run failed.
-    """
+    """Train preset and best settings with seeds that nothing was tuned on; print and store both scores."""
     futures = {
         name: [submit(score_or_fault, config.replace(seed=seed), metric) for seed in seeds]
         for name, config in (("preset", base), ("tuned", best))
@@ -188,11 +180,7 @@ def compare(
 
 
 def search_in(folder: Path, search: Search, preset: TrainingConfig, arguments: Arguments) -> None:
-    """Search, or continue the search in a folder; then compare the best settings with the preset if that is asked for.
-
-    Raises:
-        UserError: no trial was completed.
-    """
+    """Search, or continue the search in a folder; then compare the best settings with the preset if that is asked."""
     report = Report(folder, search, preset)
     if done := len(search.finished()):
         print(f"continuing after {done} trials in {folder}", flush=True)

@@ -14,11 +14,7 @@ from programs.worker_pool import Submit, result_of
 
 
 class Search:
-    """Trials of settings in a space, stored in a journal; a search that was stopped continues.
-
-    Args:
-        base: what the settings of a trial are changed in.
-        metric: column of the results that is the score.
+    """Trials that change `base` within a space, stored in a journal; a search that was stopped continues.
 
     Raises:
         UserError: the journal holds another search.
@@ -58,23 +54,16 @@ class Search:
         return [trial for trial in self.finished() if trial.state == optuna().trial.TrialState.COMPLETE]
 
     def best(self, base: TrainingConfig | None = None) -> TrainingConfig | None:
-        """A base, by default that of the search, with the settings of the best trial; None before one was completed.
-
-        Raises:
-            UserError: they do not go together.
-        """
+        """A base, by default that of the search, with the best trial's settings; None before a trial was completed."""
         if not self.completed():
             return None
         best = optuna().trial.FixedTrial(self.study.best_params)
         return config_of(best, self.space, self.base if base is None else base)
 
     def run(self, trials: int, workers: int, submit: Submit, on_trial: Callable[[Any], None]) -> None:
-        """Run trials until there are so many in all, `workers` of them at once.
+        """Run trials until there are so many in all, `workers` of them at once; `on_trial` gets each that has ended.
 
         A sampler of its own makes each trial depend on the trials before alone, also after a restart.
-
-        Args:
-            on_trial: called with each trial that has ended.
         """
         left, running = trials - len(self.finished()), set[Future[int]]()
         while left > 0 or running:
