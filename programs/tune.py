@@ -129,30 +129,25 @@ class Report:
         for i, trial in enumerate(search.finished(), start=1):
             scores = " ".join(f"{score:g}" for score in trial.user_attrs.get("scores", []))
             score = "" if trial.value is None else f"{trial.value:g}"
-            settings = (_short(trial.params.get(name, "")).replace(",", "") for name in search.space)
-            rows.append([str(i), trial.state.name.lower(), score, scores, *settings])
+            drawn = (_short(trial.params.get(name, "")).replace(",", "") for name in search.space)
+            rows.append([str(i), trial.state.name.lower(), score, scores, *drawn])
         files.replace_file(self._folder / TRIALS, "".join(f"{','.join(row)}\n" for row in rows).encode())
         reached = [trial.value for trial in search.completed()]
         if not reached:
             return
         best = search.study.best_trial
         remarks = {"score": best.value, "scores": best.user_attrs["scores"], "metric": search.metric}
-        write_preset(self._folder / TUNED, self._best_settings(), **remarks)
-        shares = self._shares() if len(set(reached)) >= 4 else {}  # the best tenth is compared with all
-        save_light_and_dark(lambda: importances(shares, reached, search.metric), self._folder / FIGURE)
-
-    def _best_settings(self) -> Any:
-        """The preset with the best settings; the base of the search with them if they do not go with the preset."""
         try:
-            return self._search.best(self._preset)
-        except UserError:  # more warm-up steps than the preset has steps, say
-            return self._search.best()
-
-    def _shares(self) -> dict[str, float]:
-        """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""
-        importance = optuna().importance
-        evaluator = importance.PedAnovaImportanceEvaluator()
-        return dict(importance.get_param_importances(self._search.study, evaluator=evaluator))
+            settings: Any = search.best(self._preset)
+        except UserError:  # they do not go with the preset: more warm-up steps than it has steps, say
+            settings = search.best()
+        write_preset(self._folder / TUNED, settings, **remarks)
+        shares: dict[str, float] = {}  # of the differences between trials: PED-ANOVA (Watanabe et al. 2023)
+        if len(set(reached)) >= 4:  # the best tenth is compared with all
+            importance = optuna().importance
+            evaluator = importance.PedAnovaImportanceEvaluator()
+            shares = importance.get_param_importances(search.study, evaluator=evaluator)
+        save_light_and_dark(lambda: importances(shares, reached, search.metric), self._folder / FIGURE)
 
 
 def _short(value: object) -> str:

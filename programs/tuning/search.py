@@ -29,19 +29,16 @@ class Search:
         for trial in self.study.get_trials(deepcopy=False, states=(optuna().trial.TrialState.RUNNING,)):
             self.study.tell(trial.number, state=optuna().trial.TrialState.FAIL)  # of a search that was killed
         wanted = {"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)}
-        self._check_same(wanted, self.study.user_attrs)
         settings = json.loads(json.dumps(vars(base)))
-        self._check_same(settings, self.study.user_attrs.get("base", {}))
+        known = self.study.user_attrs.get("base", {}) | self.study.user_attrs
+        for name, value in (wanted | settings).items():
+            if known.get(name, value) != value:
+                raise UserError(
+                    f"{journal.path} holds a search with {name} {known[name]!r:.80}, and not {value!r:.80}: begin "
+                    "another one with --into"
+                )
         for name, value in (wanted | {"base": settings}).items():
             self.study.set_user_attr(name, value)
-
-    def _check_same(self, wanted: dict[str, Any], known: dict[str, Any]) -> None:
-        for name in sorted(wanted.keys() & known.keys()):
-            if known[name] != wanted[name]:
-                raise UserError(
-                    f"{self._journal.path} holds a search with {name} {known[name]!r:.80}, and not "
-                    f"{wanted[name]!r:.80}: begin another one with --into"
-                )
 
     def finished(self) -> list[Any]:
         """All trials that were completed or pruned, or whose training failed, in their order."""
@@ -74,5 +71,4 @@ class Search:
                 left -= 1
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                number = result_of(future)
-                on_trial(self.study.get_trials()[number])
+                on_trial(self.study.get_trials()[result_of(future)])

@@ -54,8 +54,7 @@ def score_or_fault(config: TrainingConfig, metric: str) -> float | str:
 
 def config_of(trial: Any, space: Space, base: TrainingConfig) -> TrainingConfig:
     """A base with the settings that an Optuna trial has drawn; UserError if they do not go together."""
-    changes = {name: values.suggest(trial, name) for name, values in space.items()}
-    return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+    return base.replace(**{name: values.suggest(trial, name) for name, values in space.items()})
 
 
 def run_trial(
