@@ -166,24 +166,23 @@ def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, An
     return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
 
 
-def ship(
-    run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES, **typed: Any
-) -> Path:
-    """Write agents/NAME atomically; see `Arguments`. Raises UserError if the run or the agent is refused."""
-    if not is_folder_name(name):
-        raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
-    if (agents / name).exists() and not shipped.is_shipped(agents / name):
-        raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")
-    training = training_of(run, **typed)
-    agents.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=agents))
+def ship(asked: Arguments) -> Path:
+    """Write agents/NAME atomically, and return it. Raises UserError if the run or the agent is refused."""
+    if not is_folder_name(asked.name):
+        raise UserError(f"name {asked.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
+    folder = (asked.agents or shipped.AGENTS) / asked.name
+    if folder.exists() and not shipped.is_shipped(folder):
+        raise UserError(f"{folder} is there already, and is not a shipped agent: choose another name")
+    training = training_of(asked.run, **asked.typed)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
-        write_all(unfinished, training, name, commit, episodes)
+        write_all(unfinished, training, asked)
         unfinished.chmod(0o755)
-        _replace(agents / name, unfinished)
+        _replace(folder, unfinished)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return agents / name
+    return folder
 
 
 def _replace(folder: Path, new: Path) -> None:
@@ -200,28 +199,28 @@ def _replace(folder: Path, new: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def write_all(folder: Path, training: Training, name: str, commit: str | None, episodes: int) -> None:
-    """Write every file of an agent; the untrained and the half-way policy are scored with so many episodes."""
+def write_all(folder: Path, training: Training, asked: Arguments) -> None:
+    """Write every file of an agent."""
     from programs.policy_files import export  # imports TensorFlow
 
-    agent, config = training.agent, training.config
+    agent, config, environment, name = training.agent, training.config, training.environment, asked.name
     # What may be refused goes before the evaluations, which take minutes.
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
-    scores: Any = evaluation_of(training, agent)
+    scores: Any = evaluation_of(training)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
     arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))
     stages = {}
 
-    def earlier(name: str, epoch: int, agent: Any) -> None:
-        stages[name] = stage(training, epoch, training.score(agent, episodes).summary())
+    def earlier(which: str, epoch: int, agent: Any) -> None:
+        stages[which] = stage(training, epoch, training.score(agent, asked.episodes).summary())
         if not agent.sees_images:  # whose policies take megabytes each
-            write_policy(folder / shipped.STAGES[name], agent)
+            write_policy(folder / shipped.STAGES[which], agent)
 
     earlier("untrained", 0, training.agent_at(0))
     middle = (float(stages["untrained"]["mean"]) + float(scores["deterministic"]["mean"])) / 2
-    nearest = half_way(training, middle, min(episodes, TRIED_EPISODES))
+    nearest = half_way(training, middle, min(asked.episodes, TRIED_EPISODES))
     if nearest is not None:
         earlier("half-way", *nearest)
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
@@ -233,14 +232,14 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
         folder / shipped.CARD,
         {
             "name": name,
-            "environment": training.environment.id,
-            "max_episode_steps": training.environment.max_episode_steps,
+            "environment": environment.id,
+            "max_episode_steps": environment.max_episode_steps,
             "preset": training.preset,
             "method": config.METHOD,
             "seed": config.seed,
             "run_epochs": training.last_epoch,
             "run_steps": training.steps_of(training.last_epoch),
-            "commit": commit or content.get("versions", {}).get("commit", UNKNOWN),
+            "commit": asked.commit or content.get("versions", {}).get("commit", UNKNOWN),
             "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
             "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
             "shipped_by": f"python -m programs ship runs/{name} {name}{trust.flags_again(config)}",
@@ -250,20 +249,15 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
     )
 
 
-def evaluation_of(training: Training, agent: Any) -> Any:
+def evaluation_of(training: Training) -> Any:
     """The run's own evaluation.json if its 100 episodes are those that would be played now; else they are played."""
-    folder, last = training.folder, training.config.epochs
-    scores: Any = {}
-    if finished.is_done(folder, finished.EVALUATE, last):  # not of other weights
-        scores = read_json(folder / run_folder.EVALUATION)
-    wanted = {
-        "episodes": EPISODES,
-        "seed": evaluation.EVALUATION_SEED,
-        "max_episode_steps": training.environment.max_episode_steps,
-    }
-    if wanted.items() <= scores.get("deterministic", {}).items():
-        return scores
-    acting, restarts = (agent.acting_policy(), agent.action_map), training.config.environment_restarts
+    agent, config, limit = training.agent, training.config, training.environment.max_episode_steps
+    if finished.is_done(training.folder, finished.EVALUATE, config.epochs):  # not of other weights
+        scores: Any = read_json(training.folder / run_folder.EVALUATION)
+        wanted = {"episodes": EPISODES, "seed": evaluation.EVALUATION_SEED, "max_episode_steps": limit}
+        if wanted.items() <= scores.get("deterministic", {}).items():
+            return scores
+    acting, restarts = (agent.acting_policy(), agent.action_map), config.environment_restarts
     return evaluation.evaluate_both(*acting, training.environment, EPISODES, restarts=restarts)
 
 
@@ -271,8 +265,7 @@ def main() -> None:
     """Ship what the command line names."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs ship")
-        agents = arguments.agents or shipped.AGENTS
-        folder = ship(arguments.run, arguments.name, agents, arguments.commit, arguments.episodes, **arguments.typed)
+        folder = ship(arguments)
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             score = f"score {score_text(what['mean'])} over {what['episodes']} episodes"
