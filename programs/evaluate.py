@@ -102,10 +102,8 @@ def main() -> None:
         if arguments.episodes:
             write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
         if arguments.films:
-            line, _ = film.film_into(
-                arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif, arguments.seed,
-                restarts,
-            )  # fmt: skip
+            acting = agent.acting_policy(), agent.action_map, environments[0]
+            line, _ = film.film_into(arguments.run, *acting, arguments.gif, arguments.seed, restarts)
             if arguments.weights == "best":
                 finished.note_film(arguments.run, config.epochs)
             print(line)

@@ -134,21 +134,19 @@ class _Graph:
 
     def remembered(self, features: str, layer: GRU | LSTM, memory: str) -> str:
         axis, units = self.constant(np.array([0], np.int64)), layer.units  # one step of a sequence
+        order = (0, 1, 2) if isinstance(layer, GRU) else (0, 3, 1, 2)  # of the gates in ONNX
 
-        def weights(kernel: Any) -> str:
-            """[in, gates] → [1, gates, in], an LSTM's gates in ONNX's order."""
-            blocks = np.split(np.asarray(kernel), kernel.shape[1] // units, axis=1)
-            order = (0, 1, 2) if isinstance(layer, GRU) else (0, 3, 1, 2)
-            return self.constant(np.concatenate([blocks[i] for i in order], axis=1).T[None])
+        def ordered(array: Any) -> np.ndarray:
+            """[..., gates · H]"""
+            blocks = np.split(np.asarray(array), len(order), axis=-1)
+            return np.concatenate([blocks[i] for i in order], axis=-1)
 
         other = layer.recurrent_bias if isinstance(layer, GRU) else np.zeros_like(layer.bias)
-        biases = np.concatenate([np.split(bias, len(bias) // units) for bias in (layer.bias, other)])  # [gates, H]
-        if isinstance(layer, LSTM):
-            biases = biases[[0, 3, 1, 2, 4, 7, 5, 6]]
         parts = [self.columns(memory, first, first + units) for first in range(0, layer.memory_size, units)]
+        arrays = ordered(layer.kernel).T, ordered(layer.recurrent_kernel).T, np.r_[ordered(layer.bias), ordered(other)]
         inputs = (
-            self("Unsqueeze", features, axis), weights(layer.kernel), weights(layer.recurrent_kernel),
-            self.constant(biases.reshape(1, -1)), "", *(self("Unsqueeze", part, axis) for part in parts),
+            self("Unsqueeze", features, axis), *(self.constant(array[None]) for array in arrays), "",
+            *(self("Unsqueeze", part, axis) for part in parts),
         )  # fmt: skip
         how = {"linear_before_reset": 1} if isinstance(layer, GRU) else {}
         kind = type(layer).__name__

@@ -12,13 +12,10 @@ from programs.methods import METHODS, Method
 
 
 def find_preset(name: str, **typed: Any) -> tuple[str, Method, TrainingConfig]:
-    """The name, the method and the settings of what was typed as a preset: a name, or a file's.
-
-    Args:
-        typed: see `read_preset`.
+    """The name, the method and the settings of what was typed as a preset: a name, or a file's (see `read_preset`).
 
     Raises:
-        UserError: there is no such preset, or see `read_preset`.
+        UserError: there is no such preset.
     """
     if name.endswith(".json"):
         return read_preset(Path(name), **typed)

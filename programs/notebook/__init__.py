@@ -157,11 +157,7 @@ class BackgroundRun:
     @property
     @one_line()
     def live(self) -> LiveHyperparameters:
-        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
-
-        Raises:
-            UserError: the run is over.
-        """
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on; UserError once it is over."""
         self._wait(lambda: self._live is not None)
         if self._live is None or not self._thread.is_alive():
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
@@ -257,11 +253,7 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
 
 @one_line()
 def compare(*runs: Path | None) -> None:
-    """Show the rewards of several runs and, folded, KL, clipping, entropy, σ and explained variance.
-
-    Raises:
-        UserError: a run is not trained to its end.
-    """
+    """Show the rewards of several runs and, folded, KL, clipping, entropy, σ and explained variance."""
     folders = trained(*runs)
     show(display.rewards(folders))
     put(display.folded("KL, clipping, entropy, σ", plot.draw("diagnostics", folders)))

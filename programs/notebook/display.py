@@ -39,22 +39,15 @@ def put(bundle: dict[str, str]) -> DisplayHandle:
 class Screen(Terminal):
     """Keeps the lines and the newest row of a run; from `open` on they are shown, each update in the same place.
 
-    Args:
-        folder: of the run.
-        stop_after: the epoch after which the run is asked to stop, as by the stop button; None never.
-
-    Attributes:
-        lines: all lines that were printed.
-        epochs, done: of the whole run, and trained so far.
+    After the epoch `stop_after` the run is asked to stop, as by the stop button; None never.
     """
 
     def __init__(self, folder: Path, stop_after: int | None = None) -> None:
         self._folder = folder
-        self.lines: list[str] = []
-        self.epochs = self.done = 0
+        self.lines: list[str] = []  # all that were printed
+        self.epochs = self.done = 0  # of the whole run, and trained so far
         self._row: EpochResult | None = None  # the newest
-        self._over, self._within, self._done_before = False, "", 0
-        self._stop_after = stop_after
+        self._within, self._done_before, self._stop_after = "", 0, stop_after
         self._text: DisplayHandle | None = None
         self._pictures: list[DisplayHandle] = []
         self._thread = 0  # that shows the run; a run in the background changes it in another one
@@ -66,13 +59,12 @@ class Screen(Terminal):
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
         self.lines.clear()  # of an earlier part of the run
-        self._over = False
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
         self.refresh()
 
     def end(self) -> None:
         """From now on no time is left."""
-        self._over = True
+        self._done_before = self.done
         self.refresh()
 
     def say(self, line: str) -> None:
@@ -107,7 +99,7 @@ class Screen(Terminal):
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
         left = ""
-        if self.done > self._done_before and not self._over:
+        if self.done > self._done_before:
             seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))

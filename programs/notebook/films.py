@@ -14,11 +14,7 @@ LARGEST = 140_000  # bytes of a film; the page holds it as text, which takes a t
 
 
 def show_films(takes: Mapping[str, FilmedEpisode]) -> None:
-    """Play an episode of each stage and show them side by side, each below its stage, score and number of steps.
-
-    Raises:
-        UserError: an environment failed.
-    """
+    """Play an episode of each stage and show them side by side, each below its stage, score and number of steps."""
     shown = put({"text/plain": "playing ..."})
     episodes = [opening(take, WIDTH, SECONDS, whole=True) for take in takes.values()]
     headings = [(stage, f"score {with_minus(take.score)} in {take.steps:,} steps") for stage, take in takes.items()]
