@@ -157,7 +157,7 @@ class BackgroundRun:
     @property
     @one_line()
     def live(self) -> LiveHyperparameters:
-        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on; UserError once it is over."""
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on, until the run is over."""
         self._wait(lambda: self._live is not None)
         if self._live is None or not self._thread.is_alive():
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
