@@ -34,7 +34,9 @@ def main() -> None:
     with one_line_errors():
         command, *rest = sys.argv[1:] or ["--help"]
         if command in ("-h", "--help"):
-            print(overview())
+            lines = (f"  {name:9} {what}" for name, what in COMMANDS.items())
+            print("usage: python -m programs COMMAND ...", "", *lines, "", sep="\n")
+            print("python -m programs COMMAND --help shows the settings of a command.")
             return
         if command not in COMMANDS:
             near = difflib.get_close_matches(command, COMMANDS, n=1)
@@ -42,18 +44,6 @@ def main() -> None:
             raise UserError(f"unknown command {command!r:.40}: {hint}")
         sys.argv = [f"python -m programs {command}", *rest]
         importlib.import_module(f"programs.{command}").main()
-
-
-def overview() -> str:
-    """The text of `--help`: one line for each command."""
-    lines = [f"  {name:9} {what}" for name, what in COMMANDS.items()]
-    return "\n".join([
-        "usage: python -m programs COMMAND ...",
-        "",
-        *lines,
-        "",
-        "python -m programs COMMAND --help shows the settings of a command.",
-    ])  # fmt: skip
 
 
 if __name__ == "__main__":

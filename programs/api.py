@@ -30,24 +30,23 @@ from common.runs.command_line import check_same_run
 from common.runs.options import RunOptions
 from ppo import presets
 from programs import shipped
-from programs.methods import METHODS, WhichWeights, config_to_play, new_agent, read_config, weights_of
+from programs.methods import KINDS, METHODS, WhichWeights, config_to_play, new_agent, read_config, weights_of
 from programs.preset_files import find_preset
 
 OPTIONS = frozenset(field.name for field in dataclasses.fields(RunOptions))
-OnEpoch = Callable[[EpochResult], object]
 
 
 def train(
     preset: str = "",
     *,
-    on_epoch: OnEpoch | None = None,
+    on_epoch: Callable[[EpochResult], object] | None = None,
     make_env: MakeEnv | None = None,
     make_networks: MakeNetworks | None = None,
     reward_design: RewardDesign | None = None,
     typed: dict[str, Any] | None = None,
     **settings: Any,
 ) -> "TrainedAgent":
-    """Train, evaluate and film a new run, or continue one with `resume`.
+    """Train, evaluate and film a new run, or continue one with `resume`; return the agent that it ended with.
 
     Args:
         preset: name of a preset of any method. "" takes PPO's for the environment.
@@ -56,9 +55,6 @@ def train(
             `reward_design`; see `common.learning.trainer_base.TrainerBase`.
         typed: of a run to resume, `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again.
         settings: settings and options of the command line by their names, such as `env`, `epochs`, `resume`.
-
-    Returns:
-        The agent that the run ended with.
 
     Raises:
         UserError: a name or a value is wrong, or the environment cannot be trained.
@@ -71,7 +67,7 @@ def train(
         preset, saved = read_config(folder, **typed or {})
         config = replaced(preset, saved, settings)
         check_same_run(saved, config, folder)
-        options = run_folder.read_options(folder, {config.METHOD: type(config)}).replace(**chosen)
+        options = run_folder.read_options(folder, KINDS).replace(**chosen)
     else:
         preset = preset or (presets.preset_for(settings["env"]) if "env" in settings else presets.FOR_ANY)
         preset, _, config = find_preset(preset)
@@ -139,8 +135,7 @@ class TrainedAgent:
         self.folder, self._make_env, self._typed = folder, make_env, typed or {}
         trust.refuse(folder)
         trust.refuse_runs(folder.resolve().parent)
-        kinds = {name: method.config for name, method in METHODS.items()}
-        content, self.config, _ = run_folder.read_content(folder, kinds)
+        content, self.config, _ = run_folder.read_content(folder, KINDS)
         if ":" in (self.config.networks or ""):
             config_to_play(folder, **self._typed)  # raises what must be typed before their module may be imported
         self._native = self._stored_spaces(content.get("spaces"))
@@ -168,11 +163,7 @@ class TrainedAgent:
 
     @functools.cached_property
     def environment(self) -> Environment:
-        """What the agent plays; its `make()` builds one.
-
-        Raises:
-            UserError: it cannot be built, or must be typed again.
-        """
+        """What the agent plays; `make()` builds one. Raises UserError if it cannot be built or must be typed again."""
         return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
 
     def act(self, observation: Any, action_mask: Any = None) -> Any:

@@ -55,11 +55,7 @@ class Arguments(RunArguments):
 
 
 def scores(arguments: Arguments, agent: Any, environments: list[Environment], restarts: int) -> dict[str, Any]:
-    """Play the episodes and print their scores.
-
-    Args:
-        environments: the same one, once for each step limit.
-        restarts: how often an episode is played again if the environment fails.
+    """Play the episodes in an environment, given once for each step limit, and print their scores.
 
     Returns:
         The content of evaluation.json: the scores at the first step limit, and with several limits those of each.
@@ -73,18 +69,14 @@ def scores(arguments: Arguments, agent: Any, environments: list[Environment], re
     if len(found) == 1:
         print("unshaped reward: " + evaluation.evaluation_line(found[0]))
         return found[0]
-    for environment, summaries in zip(environments, found):
-        print(f"unshaped reward, {environment.max_episode_steps:,} steps: " + evaluation.evaluation_line(summaries))
-    by_limit = {str(environment.max_episode_steps): summaries for environment, summaries in zip(environments, found)}
+    by_limit = {environment.max_episode_steps: summaries for environment, summaries in zip(environments, found)}
+    for limit, summaries in by_limit.items():
+        print(f"unshaped reward, {limit:,} steps: " + evaluation.evaluation_line(summaries))
     return found[0] | {"step_limits": by_limit}
 
 
 def write_scores(arguments: Arguments, found: dict[str, Any], epochs: int) -> None:
-    """Write the scores to `--output`, or else to evaluation.json in the run folder.
-
-    Args:
-        epochs: of the run; the best agent's scores count as those of a run of so many epochs.
-    """
+    """Write the scores to `--output`, or else to evaluation.json in the folder of a run of so many epochs."""
     if arguments.output is not None:
         write_json(arguments.output, found)
     elif shipped.is_shipped(arguments.folder_of_run):
@@ -110,14 +102,8 @@ def main() -> None:
         if arguments.episodes:
             write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
         if arguments.films:
-            line, _ = film.film_into(
-                arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif, arguments.seed,
-                restarts,
-            )  # fmt: skip
+            acting = agent.acting_policy(), agent.action_map, environments[0]
+            line, _ = film.film_into(arguments.run, *acting, arguments.gif, arguments.seed, restarts)
             if arguments.weights == "best":
                 finished.note_film(arguments.run, config.epochs)
             print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,12 +22,10 @@ SCORED = Needs("episodes", bool, "--episodes 100")
 
 
 def score(path: Path, environment: Environment, episodes: int, seed: int, restarts: int, memory_size: int = 0) -> str:
-    """Play episodes with an exported file, and return a line such as 'deterministic 301.2 [298.0, 303.9]'.
+    """Play episodes with an exported file, whose policy remembers `memory_size` numbers.
 
-    Args:
-        path: a SavedModel's folder, a LiteRT or an ONNX file.
-        memory_size: numbers that its policy remembers.
-        environment, episodes, seed, restarts: see `common.rollout.evaluation.evaluate`.
+    Returns:
+        A line such as 'deterministic 301.2 [298.0, 303.9]'.
     """
     from programs.policy_files import READ  # imports TensorFlow
 
@@ -40,18 +38,13 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
 
 
 def duties(config: TrainingConfig) -> list[str]:
-    """What whoever uses the files has to do as the training did it, in a line each.
-
-    Args:
-        config: the run's settings.
-    """
+    """What whoever uses the files has to do as the training did it, in a line each."""
     lines = []
     if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
         lines.append("begin an episode with a memory of zeros, and give each step's next_memory to the next one")
     if config.action_masks:
         lines.append("the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0")
-    repeat = config.action_repeat[-1]
-    if repeat > 1:
+    if (repeat := config.action_repeat[-1]) > 1:
         lines.append(f"hold each action for {repeat} steps of the environment")
     return lines
 
@@ -104,7 +97,3 @@ def main() -> None:
                 print(f"{file.path}: unshaped reward of {arguments.episodes} episodes: {scored}")
         for duty in duties(config):
             print(duty)
-
-
-if __name__ == "__main__":
-    main()

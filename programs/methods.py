@@ -27,21 +27,13 @@ WhichWeights = Literal["best", "last"]
 
 
 class Method(NamedTuple):
-    """What the programs need of a method.
-
-    Attributes:
-        config: its class of settings.
-        presets: name → config.
-        preset_for: an environment's id → the name of the preset that `--env ID` starts from.
-        default_preset: the preset if neither a preset nor an environment is named.
-        trainer: a class, called with a config; its `make_agent` makes agents alone.
-    """
+    """What the programs need of a method."""
 
     config: type[TrainingConfig]
     presets: Mapping[str, TrainingConfig]
-    preset_for: Callable[[str], str]
-    default_preset: str
-    trainer: Any
+    preset_for: Callable[[str], str]  # an environment's id → the name of the preset that `--env ID` starts from
+    default_preset: str  # where neither a preset nor an environment is named
+    trainer: Any  # a class, called with a config; its `make_agent` makes agents alone
 
 
 METHODS = {
@@ -58,9 +50,12 @@ METHODS = {
 }  # fmt: skip
 
 
+KINDS: run_folder.Kinds = {name: method.config for name, method in METHODS.items()}
+
+
 def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
-    """The preset's name and the config of a run of any method; see `run_folder.read_config`."""
-    return run_folder.read_config(folder, {name: method.config for name, method in METHODS.items()}, **typed)
+    """The preset's name and the config of a run of any method; for what was typed see `run_folder.read_config`."""
+    return run_folder.read_config(folder, KINDS, **typed)
 
 
 def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
@@ -75,8 +70,7 @@ def new_agent(
 ) -> "Agent | DDPGAgent":
     """The untrained agent that a run with these settings begins with, to act and not to learn: in float32.
 
-    Args:
-        environment: whose spaces are the networks'; nothing else of it is used.
+    Of the environment only the spaces are used.
     """
     config = config.replace(precision="float32")  # which every processor has, and in which exported files act
     make = METHODS[config.METHOD].trainer.make_agent
@@ -116,17 +110,13 @@ def load_agent(
 
 
 def weights_of(run: Path, config: TrainingConfig, weights: WhichWeights = "best") -> Path:
-    """The file with a run's weights; see `load_agent`.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The file with a run's weights; see `load_agent`. Raises UserError if there is none."""
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
-    if not path.exists() and (run / run_folder.WEIGHTS).exists():
+    if path.exists():
+        return path
+    if (run / run_folder.WEIGHTS).exists():
         raise UserError(
             f"{run} has no {path.name}, since its training has not ended: continue it with "
             f"{trust.command('resume', run, config)}, or use its last weights with --weights last"
         )
-    if not path.exists():
-        raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
-    return path
+    raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")

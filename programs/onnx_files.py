@@ -45,11 +45,7 @@ def can_write() -> bool:
 
 
 def imported(name: str) -> Any:
-    """A package that only ONNX files need.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """A package that only ONNX files need. Raises UserError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -138,91 +134,32 @@ class _Graph:
 
     def remembered(self, features: str, layer: GRU | LSTM, memory: str) -> str:
         axis, units = self.constant(np.array([0], np.int64)), layer.units  # one step of a sequence
+        order = (0, 1, 2) if isinstance(layer, GRU) else (0, 3, 1, 2)  # of the gates in ONNX
 
-        def weights(kernel: Any) -> str:
-            """[in, gates] → [1, gates, in], an LSTM's gates in ONNX's order."""
-            blocks = np.split(np.asarray(kernel), kernel.shape[1] // units, axis=1)
-            order = (0, 1, 2) if isinstance(layer, GRU) else (0, 3, 1, 2)
-            return self.constant(np.concatenate([blocks[i] for i in order], axis=1).T[None])
+        def ordered(array: Any) -> np.ndarray:
+            """[..., gates · H]"""
+            blocks = np.split(np.asarray(array), len(order), axis=-1)
+            return np.concatenate([blocks[i] for i in order], axis=-1)
 
         other = layer.recurrent_bias if isinstance(layer, GRU) else np.zeros_like(layer.bias)
-        biases = np.concatenate([np.split(bias, len(bias) // units) for bias in (layer.bias, other)])  # [gates, H]
-        if isinstance(layer, LSTM):
-            biases = biases[[0, 3, 1, 2, 4, 7, 5, 6]]
         parts = [self.columns(memory, first, first + units) for first in range(0, layer.memory_size, units)]
+        arrays = ordered(layer.kernel).T, ordered(layer.recurrent_kernel).T, np.r_[ordered(layer.bias), ordered(other)]
         inputs = (
-            self("Unsqueeze", features, axis), weights(layer.kernel), weights(layer.recurrent_kernel),
-            self.constant(biases.reshape(1, -1)), "", *(self("Unsqueeze", part, axis) for part in parts),
+            self("Unsqueeze", features, axis), *(self.constant(array[None]) for array in arrays), "",
+            *(self("Unsqueeze", part, axis) for part in parts),
         )  # fmt: skip
         how = {"linear_before_reset": 1} if isinstance(layer, GRU) else {}
         kind = type(layer).__name__
         _, *after = self(kind, *inputs, outputs=1 + len(parts), hidden_size=units, **how)  # [1, B, H] each
         return self("Concat", *(self("Squeeze", part, axis) for part in after), axis=1)
 
-    # -- the operations of `environment_actions` --
-
-    def tanh(self, outputs: str) -> str:
-        return self("Tanh", outputs)
-
     def columns(self, outputs: str, start: int, end: int) -> str:
         limits = (self.constant(np.array([number], np.int64)) for number in (start, end, 1))  # the last is the axis
         return self("Slice", outputs, *limits)
 
-    def likeliest(self, parts: list[str], start: np.ndarray) -> str:
-        values = [self("ArgMax", part, axis=1, keepdims=1) for part in parts]  # [B, 1] int64 each
-        return self("Add", self("Concat", *values, axis=1), self.constant(start))
-
-    def mapped(self, actions: str, action_map: BoxMap, low: np.ndarray, high: np.ndarray) -> str:
-        mapped = self.scaled(actions, action_map.scale, action_map.centre)  # [B, A]
-        rounded = self("Round", mapped) if is_whole(action_map) else mapped
-        return self("Min", self("Max", rounded, self.constant(low)), self.constant(high))
-
-    def shaped(self, actions: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
-        reshaped = self("Reshape", actions, self.constant(np.array((-1, *shape), np.int64)))
-        return self("Cast", reshaped, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
-
-    def model(
-        self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype, memory: list[str],
-        memory_size: int,
-    ) -> Any:  # fmt: skip
-        """The whole model.
-
-        Args:
-            observed: shape of one observation; images are uint8, numbers float32.
-            memory: the next one [B, Z], of a network that remembers.
-        """
-        helper, proto = self._onnx.helper, self._onnx.TensorProto
-        self.nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
-        self.nodes.extend(helper.make_node("Identity", [name], [NEXT]) for name in memory)
-
-        def remembered(name: str) -> list[Any]:
-            return [helper.make_tensor_value_info(name, proto.FLOAT, ["batch", memory_size]) for _ in memory]
-
-        kind = helper.np_dtype_to_tensor_dtype(dtype)
-        seen = proto.FLOAT if len(observed) == 1 else proto.UINT8
-        graph = helper.make_graph(
-            self.nodes,
-            "policy",
-            [helper.make_tensor_value_info(INPUT, seen, ["batch", *observed]), *remembered(MEMORY)],
-            [helper.make_tensor_value_info(OUTPUT, kind, ["batch", *shape]), *remembered(NEXT)],
-            self.constants,
-        )
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-            producer_name="programs.export",
-        )
-        self._onnx.checker.check_model(model, full_check=True)
-        return model
-
 
 def write_onnx(
-    policy: SamplingPolicy,
-    network: Network,
-    action_map: ActionMap,
-    observed: tuple[int, ...],
-    file: Path,
+    policy: SamplingPolicy, network: Network, action_map: ActionMap, observed: tuple[int, ...], file: Path
 ) -> None:
     """Write a deterministic policy: raw observations → environment actions [B, *space.shape].
 
@@ -231,39 +168,57 @@ def write_onnx(
 
     Args:
         policy: says what the output of the network's only head means.
-        action_map: to the environment's actions.
 
     Raises:
         UserError: the package onnx is missing.
     """
-    graph = _Graph()
-    numbers = INPUT if len(observed) == 1 else graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
-    given = MEMORY if network.memory_size else None
-    first, *memory = forward(graph, network, numbers, given)  # [B, A], [B, 2A] or [B, Σ choices]
-    result = environment_actions(graph, first, policy, action_map)
-    some_action = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape]
-    model = graph.model(result, observed, some_action.shape[1:], some_action.dtype, memory, network.memory_size)
+    graph, onnx = _Graph(), imported("onnx")
+    number, described = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    are_images, size = len(observed) > 1, network.memory_size
+    numbers = graph("Cast", INPUT, to=number) if are_images else INPUT
+    first, *memory = forward(graph, network, numbers, MEMORY if size else None)  # [B, X], [B, Z]
+    start = first_action(action_map)  # [1, *space.shape]
+    kind = onnx.helper.np_dtype_to_tensor_dtype(start.dtype)
+    result = graph("Cast", _chosen(graph, first, policy, action_map, start), to=kind)
+    graph.nodes.append(onnx.helper.make_node("Identity", [result], [OUTPUT]))
+    inputs = [described(INPUT, onnx.TensorProto.UINT8 if are_images else number, ["batch", *observed])]
+    outputs = [described(OUTPUT, kind, ["batch", *start.shape[1:]])]
+    if size:
+        graph.nodes.append(onnx.helper.make_node("Identity", memory, [NEXT]))
+        inputs.append(described(MEMORY, number, ["batch", size]))
+        outputs.append(described(NEXT, number, ["batch", size]))
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(graph.nodes, "policy", inputs, outputs, graph.constants),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="programs.export",
+    )
+    onnx.checker.check_model(model, full_check=True)
     file.write_bytes(model.SerializeToString())
 
 
-def environment_actions(operations: Any, outputs: Any, policy: SamplingPolicy, action_map: ActionMap) -> Any:
-    """What an actor's first head says to do, [B, X] → [B, *space.shape] in the space's type; a copy of the action map.
-
-    Args:
-        operations: of ONNX or TensorFlow.
-        policy: says what the outputs mean.
-    """
-    start = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape], where counting begins
+def _chosen(graph: _Graph, outputs: str, policy: SamplingPolicy, action_map: ActionMap, start: np.ndarray) -> str:
+    """What an actor's first head [B, X] says to do, [B, *space.shape], with the first action [1, *space.shape]."""
     if isinstance(policy, CategoricalPolicy):
         ends = np.cumsum(policy.choices)
-        parts = [operations.columns(outputs, int(end - n), int(end)) for end, n in zip(ends, policy.choices)]
-        actions = operations.likeliest(parts, start.astype(np.int64).reshape(1, -1))  # [B, A]
+        parts = [graph.columns(outputs, int(end - n), int(end)) for end, n in zip(ends, policy.choices)]
+        best = [graph("ArgMax", part, axis=1, keepdims=1) for part in parts]  # [B, 1] int64 each
+        first = graph.constant(start.astype(np.int64).reshape(1, -1))
+        actions = graph("Add", graph("Concat", *best, axis=1), first)  # [B, A]
     else:
         assert isinstance(action_map, BoxMap)
         if isinstance(policy, SquashedPolicy):
-            outputs = operations.tanh(operations.columns(outputs, 0, action_map.size))  # μ stands before log σ
-        actions = operations.mapped(outputs, action_map, *float32_bounds(action_map.low, action_map.high))  # [B, A]
-    return operations.shaped(actions, start.shape[1:], start.dtype)
+            outputs = graph("Tanh", graph.columns(outputs, 0, action_map.size))  # μ stands before log σ
+        mapped = graph.scaled(outputs, action_map.scale, action_map.centre)
+        rounded = graph("Round", mapped) if is_whole(action_map) else mapped
+        low, high = map(graph.constant, float32_bounds(action_map))
+        actions = graph("Min", graph("Max", rounded, low), high)  # [B, A]
+    return graph("Reshape", actions, graph.constant(np.array((-1, *start.shape[1:]), np.int64)))
+
+
+def first_action(action_map: ActionMap) -> np.ndarray:
+    """A batch of one action, [1, *space.shape]; where choices are counted, counting begins with it."""
+    return action_map(np.zeros((1, action_map.size), np.float32))
 
 
 def is_whole(action_map: BoxMap) -> bool:
@@ -271,8 +226,9 @@ def is_whole(action_map: BoxMap) -> bool:
     return np.dtype(action_map.dtype).kind in "iub"
 
 
-def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def float32_bounds(action_map: BoxMap) -> tuple[np.ndarray, np.ndarray]:
     """The bounds [A] as float32, rounded inwards: LiteRT can clip only this type, and ONNX is given the same."""
+    low, high = action_map.low, action_map.high
     if low.dtype.kind in "iu":  # as `BoxMap` does; what rounds to 2⁶³ is no int64
         low, high = (np.clip(bound.astype(np.float64), -WHOLE, WHOLE) for bound in (low, high))
     down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]

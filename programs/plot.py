@@ -3,6 +3,7 @@
 The figures themselves are in `common.figures`.
 """
 
+import functools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,17 +54,11 @@ class Arguments(RetypedCode):
 
 
 def draw(
-    kind: Kind,
-    runs: list[Path],
-    columns: tuple[str, ...],
-    band: Band,
-    title: str = "",
-    **typed: Any,
+    kind: Kind, runs: list[Path], columns: tuple[str, ...] = (), band: Band = "range", title: str = "", **typed: Any
 ) -> "Figure":
-    """Draw a figure.
+    """Draw a figure; for its kind see `python -m programs plot --help`.
 
     Args:
-        kind: see `python -m programs plot --help`.
         typed: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:
@@ -80,11 +75,14 @@ def draw(
         from programs import methods
 
         agent: Any
-        agent, config, _ = methods.load_agent(runs[0], "best", **typed)
+        agent, config, _ = methods.load_agent(runs[0], **typed)
         return policy_view.policy_view(agent, policy_view.grid_for(config.env, agent))
     if kind == "seeds" and not columns:
         raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
-    tables = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
+    names = [run.name for run in runs]
+    tables = {  # by name; by path where two names are the same
+        run.name if names.count(run.name) == 1 else str(run): run_folder.read_results(run) for run in runs
+    }
     if kind == "reward":
         return curves.reward_and_steps(*next(iter(tables.items())))
     if kind == "time":
@@ -92,23 +90,12 @@ def draw(
     if kind == "diagnostics":
         return curves.diagnostics(tables)
     if kind == "seeds":
+        arms: dict[str, list[Curves]] = {}  # by name without the seed
+        for name, table in tables.items():
+            arms.setdefault(re.sub(r"-?seed\d+", "", name) or name, []).append(table)
         panels = tuple((column, curves.LABELS.get(column, column)) for column in columns)
-        return curves.over_seeds(_arms(tables), panels, band, title)
+        return curves.over_seeds(arms, panels, band, title)
     return five_panels.five_panels(tables)
-
-
-def _named(runs: list[Path]) -> dict[str, Path]:
-    """Folder name → run; where two names are the same, path → run."""
-    names = [run.name for run in runs]
-    return {run.name if names.count(run.name) == 1 else str(run): run for run in runs}
-
-
-def _arms(tables: dict[str, "Curves"]) -> dict[str, list["Curves"]]:
-    """Tables grouped by the run's name without its seed."""
-    arms: dict[str, list[Curves]] = {}
-    for name, run in tables.items():
-        arms.setdefault(re.sub(r"-?seed\d+", "", name) or name, []).append(run)
-    return arms
 
 
 def main() -> None:
@@ -119,16 +106,10 @@ def main() -> None:
             raise UserError(f"output {arguments.output} is not a picture's name: end it in .png, .svg or .pdf")
         from common.figures.style import save_figure, save_light_and_dark
 
-        def drawn() -> "Figure":
-            runs = list(arguments.runs)
-            return draw(arguments.kind, runs, arguments.columns, arguments.band, arguments.title, **arguments.typed)
-
+        asked = arguments.kind, [*arguments.runs], arguments.columns, arguments.band, arguments.title
+        drawn = functools.partial(draw, *asked, **arguments.typed)
         if arguments.title:
             save_light_and_dark(drawn, arguments.output)
         else:
             save_figure(drawn(), arguments.output)
         print(f"wrote {arguments.output}")
-
-
-if __name__ == "__main__":
-    main()

@@ -19,16 +19,17 @@ import numpy as np
 import tensorflow as tf
 
 from Agent import Agent
-from common.envs.spaces import BoxMap
+from common.envs.spaces import ActionMap, BoxMap
 from common.errors import UserError
 from common.nets.from_keras import can_describe, describe
 from common.nets.network import Network, forward
 from common.nets.tensorflow_operations import TENSORFLOW
+from common.rollout.policies import CategoricalPolicy, SamplingPolicy, SquashedPolicy
 from common.user_code import describe as describe_error
 from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
-from programs.onnx_files import MEMORY, NEXT, OUTPUT, Policy, environment_actions, is_whole, policy_of
+from programs.onnx_files import MEMORY, NEXT, OUTPUT, Policy, first_action, float32_bounds, is_whole, policy_of
 
 SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
 UNFINISHED = ".unfinished-"  # how the name of a copy begins that is not complete
@@ -53,8 +54,7 @@ class ExportedPolicy(tf.Module):
 
         def act(observations: tf.Tensor, memory: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
             first, *after = heads(observations, *([] if memory is None else [memory]))
-            actions = environment_actions(_TensorFlowActions, first, policy, agent.action_map)
-            return {OUTPUT: actions} | dict(zip([NEXT], after))
+            return {OUTPUT: _environment_actions(first, policy, agent.action_map)} | dict(zip([NEXT], after))
 
         signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
         if size:
@@ -62,30 +62,22 @@ class ExportedPolicy(tf.Module):
         self.act = tf.function(act, input_signature=signature, autograph=False)
 
 
-class _TensorFlowActions:
-    """The operations of `environment_actions` in TensorFlow."""
-
-    tanh = tf.tanh
-
-    @staticmethod
-    def columns(outputs: tf.Tensor, start: int, end: int) -> tf.Tensor:
-        return outputs[:, start:end]
-
-    @staticmethod
-    def likeliest(parts: list[tf.Tensor], start: np.ndarray) -> tf.Tensor:
-        return tf.stack([tf.argmax(part, axis=1) for part in parts], axis=1) + start
-
-    @staticmethod
-    def mapped(actions: tf.Tensor, action_map: BoxMap, low: np.ndarray, high: np.ndarray) -> tf.Tensor:
-        mapped = np.float32(action_map.centre) + np.float32(action_map.scale) * actions  # [B, A]
-        return tf.clip_by_value(tf.round(mapped) if is_whole(action_map) else mapped, low, high)
-
-    @staticmethod
-    def shaped(actions: tf.Tensor, shape: tuple[int, ...], dtype: np.dtype) -> tf.Tensor:
-        shaped = tf.reshape(actions, (-1, *shape))
-        if dtype == np.uint64:  # to which LiteRT casts nothing
-            return tf.bitcast(tf.cast(shaped, tf.int64), tf.uint64)
-        return tf.cast(shaped, dtype)
+def _environment_actions(outputs: tf.Tensor, policy: SamplingPolicy, action_map: ActionMap) -> tf.Tensor:
+    """What an actor's first head says to do, [B, X] → [B, *space.shape] in the space's type."""
+    start = first_action(action_map)  # [1, *space.shape]
+    if isinstance(policy, CategoricalPolicy):
+        best = [tf.argmax(part, axis=1) for part in tf.split(outputs, policy.choices, axis=1)]
+        actions = tf.stack(best, axis=1) + start.astype(np.int64).reshape(1, -1)  # [B, A]
+    else:
+        assert isinstance(action_map, BoxMap)
+        if isinstance(policy, SquashedPolicy):
+            outputs = tf.tanh(outputs[:, : action_map.size])  # μ stands before log σ
+        mapped = np.float32(action_map.centre) + np.float32(action_map.scale) * outputs  # [B, A]
+        actions = tf.clip_by_value(tf.round(mapped) if is_whole(action_map) else mapped, *float32_bounds(action_map))
+    shaped = tf.reshape(actions, (-1, *start.shape[1:]))
+    if start.dtype == np.uint64:  # to which LiteRT casts nothing
+        return tf.bitcast(tf.cast(shaped, tf.int64), tf.uint64)
+    return tf.cast(shaped, start.dtype)
 
 
 def observation_shape(agent: Any) -> tuple[int, ...]:
@@ -94,11 +86,7 @@ def observation_shape(agent: Any) -> tuple[int, ...]:
 
 
 def acting_network(agent: Any) -> Network:
-    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants.
-
-    Raises:
-        UserError: it is of the user's own, and has a layer that is not known here.
-    """
+    """The actor as it acts now, without a Normal policy's spread; UserError if a layer of the user's is unknown."""
     return describe(agent.actor, agent.normalizer()).first_head()
 
 
@@ -118,18 +106,6 @@ def _heads(agent: Any) -> Callable[..., list[tf.Tensor]]:
         return tf.nest.flatten(actor.stateless_call(weights, others, inputs, training=False)[0])[:1]
 
     return heads
-
-
-def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
-    """Write a TensorFlow SavedModel with one signature, observations [B, ...] → actions."""
-    with held_back_errors():
-        tf.saved_model.save(policy, str(folder), signatures=policy.act)
-
-
-def write_litert(saved_model: Path, file: Path) -> None:
-    """Convert a SavedModel to a LiteRT file."""
-    with held_back_errors():
-        file.write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(saved_model)).convert())
 
 
 def read_saved_model(folder: Path) -> Policy:
@@ -236,10 +212,7 @@ READ: dict[str, Callable[[Path], Policy]] = {
 
 
 def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[Written]:
-    """Write all files into a folder; an earlier export is replaced once they are checked.
-
-    Args:
-        folder: of the files; made if it is missing.
+    """Write all files into a folder, made if it is missing; an earlier export is replaced once they are checked.
 
     Returns:
         One record for each file, in the order SavedModel, LiteRT and, if wanted, ONNX.
@@ -259,9 +232,12 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
                     f"{ONNX} cannot be written, {error}; or leave --onnx out for the other formats"
                 ) from None
             onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), plain / ONNX)
-        write_saved_model(ExportedPolicy(agent), plain / SAVED_MODEL)
+        model, exported = str(plain / SAVED_MODEL), ExportedPolicy(agent)
+        with held_back_errors():
+            tf.saved_model.save(exported, model, signatures=exported.act)
         try:
-            write_litert(plain / SAVED_MODEL, plain / LITERT)
+            with held_back_errors():
+                (plain / LITERT).write_bytes(tf.lite.TFLiteConverter.from_saved_model(model).convert())
         except Exception as error:
             if can_describe(agent.actor):
                 raise
@@ -315,5 +291,4 @@ def _check_free(folder: Path) -> None:
 
 def _size(path: Path) -> int:
     """Bytes of a file, or of all files in a folder."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

@@ -1,7 +1,6 @@
 """A preset in a file: what `tune` writes and `train FILE.json` starts from; config.json of a run is one, too."""
 
 import difflib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,10 @@ from programs.methods import METHODS, Method
 
 
 def find_preset(name: str, **typed: Any) -> tuple[str, Method, TrainingConfig]:
-    """The name, the method and the settings of what was typed as a preset: a name, or a file's.
-
-    Args:
-        typed: see `read_preset`.
+    """The name, the method and the settings of what was typed as a preset: a name, or a file's (see `read_preset`).
 
     Raises:
-        UserError: there is no such preset, or see `read_preset`.
+        UserError: there is no such preset.
     """
     if name.endswith(".json"):
         return read_preset(Path(name), **typed)
@@ -31,20 +27,14 @@ def find_preset(name: str, **typed: Any) -> tuple[str, Method, TrainingConfig]:
     raise UserError(f"unknown preset {name!r}: {hint}")
 
 
-def read_preset(
-    path: Path,
-    env: str | None = None,
-    env_kwargs: str | None = None,
-    wrappers: Sequence[str] | None = None,
-    networks: str | None = None,
-) -> tuple[str, Method, TrainingConfig]:
+def read_preset(path: Path, **typed: Any) -> tuple[str, Method, TrainingConfig]:
     """Its name, its method and its settings.
 
     From now on this process imports no module from the file's folder, unless the user's own modules are found there.
 
     Args:
-        env, env_kwargs, wrappers, networks: what was typed. The file's own is used only as far as
-            `trust.check_trusted` allows.
+        typed: `env`, `env_kwargs`, `wrappers` and `networks` as they were typed, or None. The file's own are used only
+            as far as `trust.check_trusted` allows.
 
     Raises:
         UserError: it is no such file, a value is wrong, or its environment must be typed again.
@@ -65,31 +55,19 @@ def read_preset(
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    replaced = config if wrappers is None else config.replace(wrappers=wrappers)
-    replaced = replaced if networks is None else replaced.replace(networks=networks)
-    _check_trusted(path, replaced, env, env_kwargs, wrappers, networks)
+    replaced = with_typed(config, typed)
+    if replaced.env != config.env and typed.get("env_kwargs") is None and trust.holds_text(config.env_kwargs):
+        raise UserError(
+            f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
+            f"{replaced.env} needs ('{{}}' is nothing)"
+        )
+    trust.check_trusted(path, replaced, trust.Typed(**typed))
     return path.stem, method, config
 
 
-def _check_trusted(
-    path: Path,
-    config: TrainingConfig,
-    env: str | None,
-    env_kwargs: str | None,
-    wrappers: Sequence[str] | None,
-    networks: str | None,
-) -> None:
-    """`trust.check_trusted` for what was not typed; what was typed replaces the file's."""
-    replaced = config if env is None else config.replace(env=env)
-    if env_kwargs is not None:
-        replaced = replaced.replace(env_kwargs={})
-    if env is not None and env != config.env and trust.holds_text(replaced.env_kwargs):
-        raise UserError(
-            f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
-            f"{env} needs ('{{}}' is nothing)"
-        )
-    kwargs = replaced.env_kwargs if env_kwargs is not None else None
-    trust.check_trusted(path, replaced, trust.Typed(env, kwargs, wrappers, networks))
+def with_typed(config: TrainingConfig, typed: dict[str, Any]) -> TrainingConfig:
+    """Settings with those that were typed, and are not None, in place of their own."""
+    return config.replace(**{name: value for name, value in typed.items() if value is not None})
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

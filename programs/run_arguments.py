@@ -49,10 +49,7 @@ class RunArguments(RetypedCode):
     card, on a machine without one."""
 
     def load(self, stage: str = "trained") -> tuple[Any, TrainingConfig, Environment]:
-        """The agent, its settings and its environment; see `programs.methods.load_agent` and `programs.shipped.load`.
-
-        Args:
-            stage: of an agent that comes with the project.
+        """The agent of a run, or of a stage of an agent that comes with the project; its settings; its environment.
 
         Raises:
             UserError: `weights` or `device` were set, which only runs have, or `stage`, which runs have not.

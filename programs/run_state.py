@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.runs import finished, run_folder
 from ppo.config import PPOConfig
 from ppo.live_settings import FILE, LiveHyperparameters, written_at
-from programs.methods import METHODS
+from programs.methods import KINDS
 
 
 class RunState(NamedTuple):
@@ -27,7 +27,7 @@ class RunState(NamedTuple):
 
 def read_settings(folder: Path) -> TrainingConfig:
     """The settings of a run; no module of its environment is imported. Raises UserError if there is no run."""
-    return run_folder.read_content(folder, {name: method.config for name, method in METHODS.items()})[1]
+    return run_folder.read_content(folder, KINDS)[1]
 
 
 def read_state(folder: Path) -> RunState:
@@ -67,11 +67,7 @@ def changes(
 
 
 def change(folder: Path, name: str, value: float) -> None:
-    """Write a value into hyperparameters.json of a PPO run, whose other values stay.
-
-    Raises:
-        UserError: the value is not allowed, or something in the file is wrong.
-    """
+    """Write a value into a PPO run's hyperparameters.json; UserError if it is not allowed or the file is wrong."""
     live = LiveHyperparameters(read_settings(folder))  # type: ignore[arg-type]
     live.watch(folder)
     live[name] = value

@@ -82,47 +82,32 @@ class Training:
         return int(best[-1]) if len(best) else self.last_epoch
 
     def agent_at(self, epoch: int) -> Any:
-        """The agent of an epoch: of 0 the one that the run began with, of others that of their checkpoint.
-
-        Raises:
-            UserError: the run keeps no checkpoint of this epoch, or it is damaged.
-        """
+        """The agent of an epoch: that of its checkpoint (UserError if it is missing), of 0 the run's first one."""
         agent: Any = new_agent(self.config, self.environment)
         if epoch:
             agent.load_state(part_of(checkpoint.load(self.folder / run_folder.CHECKPOINTS, epoch), "agent"))
         return agent
 
     def checkpoints(self) -> Iterator[tuple[int, Any]]:
-        """The agents of all checkpoints before the best epoch, by their epochs."""
-        for epoch in reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS)):
-            if epoch < self.best_epoch:
-                yield epoch, self.agent_at(epoch)
+        """The epochs and the agents of all checkpoints before the best epoch."""
+        epochs = reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS))
+        return ((epoch, self.agent_at(epoch)) for epoch in epochs if epoch < self.best_epoch)
 
     def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
         """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""
-        restarts = self.config.environment_restarts
-        return evaluation.evaluate(
-            agent.acting_policy(), agent.action_map, self.environment, episodes, True, restarts=restarts
-        )
+        acting, restarts = (agent.acting_policy(), agent.action_map), self.config.environment_restarts
+        return evaluation.evaluate(*acting, self.environment, episodes, True, restarts=restarts)
 
 
 def training_of(run: Path, **typed: Any) -> Training:
-    """What is known of a finished run.
-
-    Args:
-        typed: what was typed again of its environment and networks; see `run_folder.read_config`.
-
-    Raises:
-        UserError: it is not a finished run, or what it needs was not typed again.
-    """
+    """What is known of a run; UserError if it is not finished or cannot be shipped; see `methods.load_agent`."""
     preset, _ = read_config(run, **typed)
     agent, config, environment = load_agent(run, **typed)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
     policy: Any = agent.acting_policy()
-    if not agent.sees_images and not all(
-        isinstance(layer, Dense) for layer in getattr(policy.heads, "hidden", [None])
-    ):
+    hidden = getattr(policy.heads, "hidden", [None])
+    if not agent.sees_images and not all(isinstance(layer, Dense) for layer in hidden):
         raise UserError(
             f"{run} has layers that are not dense, and cannot be shipped: use the run itself, or python -m programs "
             "export"
@@ -130,26 +115,17 @@ def training_of(run: Path, **typed: Any) -> Training:
     return Training(run, preset, config, agent, environment, run_folder.read_results(run))
 
 
-def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
-    """The checkpoint whose score is nearest to the middle between untrained and trained.
+def half_way(training: Training, middle: float, episodes: int) -> tuple[int, Any] | None:
+    """Epoch and agent of the checkpoint before the best epoch whose score is nearest to `middle`; None without one."""
 
-    Returns:
-        Its epoch and its agent; None if the run kept no checkpoint from before its best epoch.
-    """
-    middle = (untrained + trained) / 2
-    return min(
-        training.checkpoints(),
-        key=lambda saved: abs(float(training.score(saved[1], episodes).returns.mean()) - middle),
-        default=None,
-    )
+    def distance(saved: tuple[int, Any]) -> float:
+        return abs(float(training.score(saved[1], episodes).returns.mean()) - middle)
+
+    return min(training.checkpoints(), key=distance, default=None)
 
 
 def write_policy(path: Path, agent: Any) -> None:
-    """Write what acting needs of an agent.
-
-    Raises:
-        UserError: the file would be too large to be kept with the project.
-    """
+    """Write what acting needs of an agent. Raises UserError if that is too large to be kept with the project."""
     if agent.sees_images:
         weights = {f"{shipped.ACTOR}/{i}": array for i, array in enumerate(agent.actor.get_weights())}
         layout = pack_json({"format": policy_file.FORMAT, "kind": shipped.ACTOR})
@@ -190,28 +166,23 @@ def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, An
     return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
 
 
-def ship(
-    run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES, **typed: Any
-) -> Path:
-    """Write agents/NAME atomically; see `Arguments`.
-
-    Raises:
-        UserError: the run is not finished, or the agent is too large.
-    """
-    if not is_folder_name(name):
-        raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
-    if (agents / name).exists() and not shipped.is_shipped(agents / name):
-        raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")
-    training = training_of(run, **typed)
-    agents.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=agents))
+def ship(asked: Arguments) -> Path:
+    """Write agents/NAME atomically, and return it. Raises UserError if the run or the agent is refused."""
+    if not is_folder_name(asked.name):
+        raise UserError(f"name {asked.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
+    folder = (asked.agents or shipped.AGENTS) / asked.name
+    if folder.exists() and not shipped.is_shipped(folder):
+        raise UserError(f"{folder} is there already, and is not a shipped agent: choose another name")
+    training = training_of(asked.run, **asked.typed)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
-        write_all(unfinished, training, name, commit, episodes)
+        write_all(unfinished, training, asked)
         unfinished.chmod(0o755)
-        _replace(agents / name, unfinished)
+        _replace(folder, unfinished)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return agents / name
+    return folder
 
 
 def _replace(folder: Path, new: Path) -> None:
@@ -228,34 +199,30 @@ def _replace(folder: Path, new: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def write_all(folder: Path, training: Training, name: str, commit: str | None, episodes: int) -> None:
-    """Every file of an agent.
-
-    Args:
-        episodes: that the untrained and the half-way policy are scored with.
-    """
+def write_all(folder: Path, training: Training, asked: Arguments) -> None:
+    """Write every file of an agent."""
     from programs.policy_files import export  # imports TensorFlow
 
-    agent, config = training.agent, training.config
+    agent, config, environment, name = training.agent, training.config, training.environment, asked.name
     # What may be refused goes before the evaluations, which take minutes.
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
-    scores: Any = evaluation_of(training, agent)
+    scores: Any = evaluation_of(training)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
     arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))
     stages = {}
 
-    def earlier(name: str, epoch: int, agent: Any) -> None:
-        stages[name] = stage(training, epoch, training.score(agent, episodes).summary())
+    def earlier(which: str, epoch: int, agent: Any) -> None:
+        stages[which] = stage(training, epoch, training.score(agent, asked.episodes).summary())
         if not agent.sees_images:  # whose policies take megabytes each
-            write_policy(folder / shipped.STAGES[name], agent)
+            write_policy(folder / shipped.STAGES[which], agent)
 
     earlier("untrained", 0, training.agent_at(0))
-    means = float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"])
-    middle = half_way(training, *means, min(episodes, TRIED_EPISODES))
-    if middle is not None:
-        earlier("half-way", *middle)
+    middle = (float(stages["untrained"]["mean"]) + float(scores["deterministic"]["mean"])) / 2
+    nearest = half_way(training, middle, min(asked.episodes, TRIED_EPISODES))
+    if nearest is not None:
+        earlier("half-way", *nearest)
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
     content: Any = read_json(training.folder / run_folder.CONFIG)
     changing = [resume for resume in content.get("resumed", []) if resume["changed"]]
@@ -265,14 +232,14 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
         folder / shipped.CARD,
         {
             "name": name,
-            "environment": training.environment.id,
-            "max_episode_steps": training.environment.max_episode_steps,
+            "environment": environment.id,
+            "max_episode_steps": environment.max_episode_steps,
             "preset": training.preset,
             "method": config.METHOD,
             "seed": config.seed,
             "run_epochs": training.last_epoch,
             "run_steps": training.steps_of(training.last_epoch),
-            "commit": commit or content.get("versions", {}).get("commit", UNKNOWN),
+            "commit": asked.commit or content.get("versions", {}).get("commit", UNKNOWN),
             "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
             "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
             "shipped_by": f"python -m programs ship runs/{name} {name}{trust.flags_again(config)}",
@@ -282,36 +249,27 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
     )
 
 
-def evaluation_of(training: Training, agent: Any) -> Any:
+def evaluation_of(training: Training) -> Any:
     """The run's own evaluation.json if its 100 episodes are those that would be played now; else they are played."""
-    folder, last = training.folder, training.config.epochs
-    scores: Any = {}
-    if finished.is_done(folder, finished.EVALUATE, last):  # not of other weights
-        scores = read_json(folder / run_folder.EVALUATION)
-    wanted = {
-        "episodes": EPISODES,
-        "seed": evaluation.EVALUATION_SEED,
-        "max_episode_steps": training.environment.max_episode_steps,
-    }
-    if wanted.items() <= scores.get("deterministic", {}).items():
-        return scores
-    restarts = training.config.environment_restarts
-    return evaluation.evaluate_both(
-        agent.acting_policy(), agent.action_map, training.environment, EPISODES, restarts=restarts
-    )
+    agent, config, limit = training.agent, training.config, training.environment.max_episode_steps
+    if finished.is_done(training.folder, finished.EVALUATE, config.epochs):  # not of other weights
+        scores: Any = read_json(training.folder / run_folder.EVALUATION)
+        wanted = {"episodes": EPISODES, "seed": evaluation.EVALUATION_SEED, "max_episode_steps": limit}
+        if wanted.items() <= scores.get("deterministic", {}).items():
+            return scores
+    acting, restarts = (agent.acting_policy(), agent.action_map), config.environment_restarts
+    return evaluation.evaluate_both(*acting, training.environment, EPISODES, restarts=restarts)
 
 
 def main() -> None:
     """Ship what the command line names."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs ship")
-        agents = arguments.agents or shipped.AGENTS
-        folder = ship(arguments.run, arguments.name, agents, arguments.commit, arguments.episodes, **arguments.typed)
+        folder = ship(arguments)
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
-            print(
-                f"{name}: {what['steps']:,} steps, score {score_text(what['mean'])} over {what['episodes']} episodes"
-            )
+            score = f"score {score_text(what['mean'])} over {what['episodes']} episodes"
+            print(f"{name}: {what['steps']:,} steps, {score}")
         if not onnx_files.can_write():
             print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:
@@ -320,7 +278,3 @@ def main() -> None:
             print(f"the commands on the agent's card do not repeat this: {sentence}")
         _, config = read_config(folder, **arguments.typed)
         print(f"{folder}: {trust.command('watch', PurePath(arguments.name), config)}")
-
-
-if __name__ == "__main__":
-    main()

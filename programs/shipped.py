@@ -30,16 +30,10 @@ ACTOR = "actor"  # the kind of a file with a Keras actor's weights, for policies
 
 @dataclass(frozen=True)
 class ShippedAgent:
-    """An agent that can act and be scored, but not learn.
+    """An agent that can act and be scored, but not learn."""
 
-    Attributes:
-        policy: maps raw observations to actions.
-        action_map: maps the policy's actions to the environment's.
-        sees_images: whether observations are images.
-    """
-
-    policy: SamplingPolicy
-    action_map: ActionMap
+    policy: SamplingPolicy  # maps raw observations to actions
+    action_map: ActionMap  # maps them to the environment's
     sees_images: bool = False
 
     def acting_policy(self) -> SamplingPolicy:
@@ -48,11 +42,7 @@ class ShippedAgent:
 
 
 def names(agents: Path | None = None) -> list[str]:
-    """The names of all agents, in alphabetical order.
-
-    Args:
-        agents: the folder that holds them; None takes the project's own.
-    """
+    """The names of all agents in a folder, by default the project's own, in alphabetical order."""
     folder = agents or AGENTS
     if not folder.is_dir():
         return []
@@ -60,11 +50,7 @@ def names(agents: Path | None = None) -> list[str]:
 
 
 def folder_of(run: Path) -> Path:
-    """The folder that a typed name means: a folder with this path if there is one, else the agent with this name.
-
-    Raises:
-        UserError: a bare name, such as `walker`, is neither an agent's nor a folder's.
-    """
+    """The folder with this path if there is one, else that of the agent with this name; UserError if there is none."""
     if run.exists() or len(run.parts) != 1:
         return run
     if run.name in names():
@@ -105,11 +91,7 @@ def policy_path(folder: Path, stage: str) -> Path:
 
 
 def agent_of(path: Path, config: TrainingConfig, environment: Environment | SpacesAlone) -> ShippedAgent:
-    """The agent of a policy's file; of the environment only the spaces are used.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """The agent of a policy's file; of the environment only the spaces are used. UserError if it is damaged."""
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR
@@ -123,11 +105,7 @@ def agent_of(path: Path, config: TrainingConfig, environment: Environment | Spac
 
 
 def set_actor(agent: Any, arrays: State) -> None:
-    """Put the weights of a file of kind ACTOR into the actor of an agent of the same settings.
-
-    Raises:
-        ValueError: they are not those of such an actor.
-    """
+    """Put the weights of a file of kind ACTOR into an agent's actor; ValueError if they are those of another one."""
     weights = [arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)]
     agent.actor.set_weights(weights)
     if ACTOR in (own := agent.parameters()):  # a vector of them, from which an off-policy agent acts

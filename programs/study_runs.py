@@ -53,7 +53,10 @@ def train_run(run: StudyRun) -> tuple[int, str]:
         typed = ["--resume", run.folder, *run.arguments[not run.arguments[0].startswith("-") :], *QUIET]
     else:
         try:
-            _remove_cut_off(folder)
+            if folder.is_dir():  # it was cut off before its first checkpoint
+                with only_here(folder, lambda _: None):
+                    pass  # no other process is training it
+                shutil.rmtree(folder)
         except (UserError, OSError) as error:
             return 2, f"error: {error}"
         typed = [*run.arguments, *QUIET, "--runs-folder", str(folder.parent), "--name", folder.name]
@@ -64,19 +67,6 @@ def train_run(run: StudyRun) -> tuple[int, str]:
         except SystemExit as stop:
             return int(stop.code or 0), said.getvalue().strip()
     return 0, ""
-
-
-def _remove_cut_off(folder: Path) -> None:
-    """Remove a run that was cut off before its first checkpoint.
-
-    Raises:
-        UserError: another process is training it.
-        OSError: the disk fails.
-    """
-    if folder.is_dir():
-        with only_here(folder, lambda _: None):
-            pass  # no other process is training it
-        shutil.rmtree(folder)
 
 
 def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:

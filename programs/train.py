@@ -18,10 +18,7 @@ PROGRAM = "python -m programs train"
 
 
 def train(arguments: list[str], program: str) -> None:
-    """Train with the method of the preset, the preset file or the run that is named, and with PPO if none is.
-
-    Args:
-        arguments: as typed, beginning with a preset or a setting.
+    """Train as typed, with the method of the preset, the file or the run that is named, and with PPO if none is.
 
     Raises:
         UserError: an argument is wrong, or the run cannot be trained here.
@@ -37,22 +34,14 @@ def train(arguments: list[str], program: str) -> None:
         _, config = read_config(Path(resumed), **typed)
         method = METHODS[config.METHOD]
     elif {"-h", "--help"} & set(arguments):
-        print(f"{presets_of_others()}\n{PROGRAM} PRESET --help shows a preset of theirs. Those of ppo:\n")
+        others = (f"presets of {name}: {', '.join(one.presets)}" for name, one in METHODS.items() if name != "ppo")
+        print(*(textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in others), sep="\n")
+        print(f"{PROGRAM} PRESET --help shows a preset of theirs. Those of ppo:\n")
     presets, preset_for = method.presets, method.preset_for
     train_as_typed(method.trainer, arguments, program, presets, method.default_preset, preset_for, FOR_ANY)
-
-
-def presets_of_others() -> str:
-    """The presets of every method but PPO, whose own help names them."""
-    others = (f"presets of {name}: {', '.join(method.presets)}" for name, method in METHODS.items() if name != "ppo")
-    return "\n".join(textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in others)
 
 
 def main() -> None:
     """Train what the command line names; without a preset it is PPO's own choice for the environment."""
     with one_line_errors():
         train(sys.argv[1:], PROGRAM)
-
-
-if __name__ == "__main__":
-    main()

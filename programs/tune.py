@@ -25,7 +25,7 @@ from common.runs import run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.one_process import only_here
 from common.settings import Settings, setting
-from programs.preset_files import find_preset, write_preset
+from programs.preset_files import find_preset, with_typed, write_preset
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
 from programs.tuning.space import default_space, read_space
@@ -88,14 +88,10 @@ class Arguments(Settings):
 
 
 def preset_of(arguments: Arguments) -> TrainingConfig:
-    """The settings of the preset.
-
-    Raises:
-        UserError: the preset or the metric is unknown.
-    """
+    """The settings of the preset. Raises UserError if it or the metric is unknown."""
     typed = {name: getattr(arguments, name) for name in run_folder.TYPED}
     _, method, preset = find_preset(arguments.preset, **typed)
-    preset = preset.replace(**{name: value for name, value in typed.items() if value is not None})
+    preset = with_typed(preset, typed)
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
@@ -111,11 +107,7 @@ def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:
 
 
 class Report:
-    """What a search has found, on the console and in its folder.
-
-    Args:
-        preset: its settings become those of the preset file, with the best trial's.
-    """
+    """What a search has found, on the console and in its folder; the preset file has a preset's other settings."""
 
     def __init__(self, folder: Path, search: Search, preset: TrainingConfig) -> None:
         self._folder, self._search, self._preset = folder, search, preset
@@ -137,30 +129,25 @@ class Report:
         for i, trial in enumerate(search.finished(), start=1):
             scores = " ".join(f"{score:g}" for score in trial.user_attrs.get("scores", []))
             score = "" if trial.value is None else f"{trial.value:g}"
-            settings = (_short(trial.params.get(name, "")).replace(",", "") for name in search.space)
-            rows.append([str(i), trial.state.name.lower(), score, scores, *settings])
+            drawn = (_short(trial.params.get(name, "")).replace(",", "") for name in search.space)
+            rows.append([str(i), trial.state.name.lower(), score, scores, *drawn])
         files.replace_file(self._folder / TRIALS, "".join(f"{','.join(row)}\n" for row in rows).encode())
         reached = [trial.value for trial in search.completed()]
         if not reached:
             return
         best = search.study.best_trial
         remarks = {"score": best.value, "scores": best.user_attrs["scores"], "metric": search.metric}
-        write_preset(self._folder / TUNED, self._best_settings(), **remarks)
-        shares = self._shares() if len(set(reached)) >= 4 else {}  # the best tenth is compared with all
-        save_light_and_dark(lambda: importances(shares, reached, search.metric), self._folder / FIGURE)
-
-    def _best_settings(self) -> Any:
-        """The preset with the best settings; the base of the search with them if they do not go with the preset."""
         try:
-            return self._search.best(self._preset)
-        except UserError:  # more warm-up steps than the preset has steps, say
-            return self._search.best()
-
-    def _shares(self) -> dict[str, float]:
-        """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""
-        package = optuna()
-        evaluator = package.importance.PedAnovaImportanceEvaluator()
-        return dict(package.importance.get_param_importances(self._search.study, evaluator=evaluator))
+            settings: Any = search.best(self._preset)
+        except UserError:  # they do not go with the preset: more warm-up steps than it has steps, say
+            settings = search.best()
+        write_preset(self._folder / TUNED, settings, **remarks)
+        shares: dict[str, float] = {}  # of the differences between trials: PED-ANOVA (Watanabe et al. 2023)
+        if len(set(reached)) >= 4:  # the best tenth is compared with all
+            importance = optuna().importance
+            evaluator = importance.PedAnovaImportanceEvaluator()
+            shares = importance.get_param_importances(search.study, evaluator=evaluator)
+        save_light_and_dark(lambda: importances(shares, reached, search.metric), self._folder / FIGURE)
 
 
 def _short(value: object) -> str:
@@ -170,11 +157,7 @@ def _short(value: object) -> str:
 def compare(
     folder: Path, base: TrainingConfig, best: TrainingConfig, seeds: tuple[int, ...], metric: str, submit: Submit
 ) -> None:
-    """Train the preset and the best settings with seeds that nothing was tuned on, and print and store both.
-
-    Raises:
-        UserError: a run failed.
-    """
+    """Train preset and best settings with seeds that nothing was tuned on; print and store both scores."""
     futures = {
         name: [submit(score_or_fault, config.replace(seed=seed), metric) for seed in seeds]
         for name, config in (("preset", base), ("tuned", best))
@@ -192,11 +175,7 @@ def compare(
 
 
 def search_in(folder: Path, search: Search, preset: TrainingConfig, arguments: Arguments) -> None:
-    """Search, or continue the search in a folder; then compare the best settings with the preset if that is asked for.
-
-    Raises:
-        UserError: no trial was completed.
-    """
+    """Search, or continue the search in a folder; then compare the best settings with the preset if that is asked."""
     report = Report(folder, search, preset)
     if done := len(search.finished()):
         print(f"continuing after {done} trials in {folder}", flush=True)
@@ -232,7 +211,3 @@ def main() -> None:
             journal = Journal(str(folder / JOURNAL), name)
             search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
             search_in(folder, search, preset, arguments)
-
-
-if __name__ == "__main__":
-    main()

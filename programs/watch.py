@@ -39,11 +39,6 @@ class Arguments(RunArguments):
     """Folder for the film, by default the current one. The film of an agent that comes with the project has the
     agent's name; the film of a run is named video. A film of that name there is replaced."""
 
-    @property
-    def wants_film(self) -> bool:
-        """Whether a film is asked for."""
-        return self.film or self.gif or self.folder is not None
-
 
 def main() -> None:
     """Show what the command line names."""
@@ -55,7 +50,8 @@ def main() -> None:
         agent, config, environment = arguments.load(arguments.stage)
         environment = environment.limited_to(arguments.max_episode_steps)
         acting = agent.acting_policy(), agent.action_map, environment
-        if arguments.window or (window.has_screen() and not arguments.wants_film):
+        wants_film = arguments.film or arguments.gif or arguments.folder is not None
+        if arguments.window or (window.has_screen() and not wants_film):
             print(film.draw_apart(functools.partial(window.show, *acting, arguments.seed), acting[0], environment))
             return
         name = arguments.folder_of_run.name if shipped.is_shipped(arguments.folder_of_run) else "video"
@@ -63,7 +59,3 @@ def main() -> None:
         if path is None:
             raise UserError(line)
         print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -40,11 +40,7 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
 
 
 def result_of(future: "Future[Any]") -> Any:
-    """What a call returned.
-
-    Raises:
-        UserError: the process that made it was lost, on a cluster more often than RETRIES.
-    """
+    """What a call returned; UserError if its process was lost, on a cluster more often than RETRIES."""
     try:
         return future.result()
     except Exception as error:

@@ -4,6 +4,7 @@ Training is `common.runs.session.run`, as from the command line: the same folder
 TensorFlow is imported with the first agent that learns, so that an agent can be watched before.
 """
 
+import functools
 import itertools
 import re
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 
 from IPython import get_ipython
 
-from common import progress
+from common import files, progress
 from common.config import TrainingConfig
 from common.envs.environment import environment_of
 from common.envs.vector_env import resolve_backend
@@ -27,7 +28,7 @@ from common.runs.options import RunOptions
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from programs import methods, plot
+from programs import methods, plot, shipped
 from programs.api import replaced
 from programs.methods import load_agent, new_agent
 from programs.notebook import display, films
@@ -44,13 +45,11 @@ STEPS_PER_SECOND = {"envpool": 6_000, "other": 2_000, "off-policy": 500}
 
 @one_line()
 def choose(preset: str, environment: str = "", epochs: int = 0, **settings: object) -> tuple[str, TrainingConfig]:
-    """The name of a preset and its settings with changes.
+    """The name of a preset of any method, and its settings with changes.
 
     Args:
-        preset: name of a preset of any method.
         environment: a Gymnasium id, whose preset (`ppo.presets.preset_for`) replaces `preset`; "" keeps `preset`.
         epochs: 0 takes the preset's own.
-        settings: fields of the preset's config, by name.
 
     Raises:
         UserError: a name or a value is wrong, or the environment cannot be made.
@@ -59,8 +58,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
     preset, _, config = find_preset(preset)
     config = replaced(preset, config, settings | ({"epochs": epochs} if epochs else {}))
-    environment = environment_of(config).id  # with its version
-    return preset, config.replace(env=environment)
+    return preset, config.replace(env=environment_of(config).id)  # with its version
 
 
 @one_line()
@@ -91,15 +89,13 @@ def announce(preset: str, config: TrainingConfig) -> None:
 def train(
     preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
 ) -> Path:
-    """Train a run to its end; a run with these settings that was interrupted is continued.
+    """Train a run to its end and return its folder; a run with these settings that was interrupted is continued.
+
+    A run with other settings is left alone, and its folder is not reused.
 
     Args:
-        config: the settings. A run with other settings is left alone, and its folder is not reused.
         label: appended to the folder's name.
         stop_after: stop after this epoch, with a checkpoint; None trains to the end.
-
-    Returns:
-        The run folder.
 
     Raises:
         StoppedError: the stop button was pressed; a checkpoint was written.
@@ -110,14 +106,17 @@ def train(
         stretched = f"its schedules stretch to the new total of {config.epochs}"
         print(f"{folder} was started with {saved.epochs} epochs: {stretched}")
     screen = Screen(folder, stop_after)
-    screen.open()
     ended = saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs)
     if ended and not session.goes_on(folder, config):
-        screen.refresh(f"{folder} has all its epochs")
-        screen.figure(plot.draw("five", [folder], (), "range"))
+        put({"text/plain": f"{folder} has all its epochs"})
+        screen.figure(plot.draw("five", [folder]))
         return folder
+    screen.open()
+    options = _options(folder, "figure", "tensorboard")
+    if saved is not None:
+        config, options = saved.changed_as(config), options.replace(name=None, resume=folder)
     try:
-        return _run(preset, config, folder, saved, screen)
+        return session.run(functools.partial(_trainer, preset), preset, config, options, screen)
     except StoppedError as stopped:
         line = f"stopped after epoch {screen.done} of {screen.epochs}, which is saved: run this cell again to continue"
         if stop_after is None or screen.done != stop_after:
@@ -144,12 +143,7 @@ def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> 
 
 
 class BackgroundRun:
-    """A run in a thread of its own.
-
-    Args:
-        preset, config: see `train`.
-        folder: of the run, which is made.
-    """
+    """A run in a thread of its own."""
 
     def __init__(self, preset: str, config: TrainingConfig, folder: Path) -> None:
         self.folder = folder
@@ -163,28 +157,17 @@ class BackgroundRun:
     @property
     @one_line()
     def live(self) -> LiveHyperparameters:
-        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
-
-        Raises:
-            UserError: the run is over.
-        """
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on, until the run is over."""
         self._wait(lambda: self._live is not None)
-        if not self._thread.is_alive():
+        if self._live is None or not self._thread.is_alive():
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
-        assert self._live is not None  # set before training starts
         return self._live
 
     @one_line()
     def wait(self, epoch: int | None = None) -> Path:
-        """Show the run until an epoch is over; the stop button ends the run after its current epoch.
+        """Show the run until an epoch, by default the last, is over, and return its folder.
 
-        All calls of one cell update one output.
-
-        Args:
-            epoch: None waits for the last.
-
-        Returns:
-            The run folder.
+        All calls of one cell update one output. The stop button ends the run after its current epoch.
         """
         cell = getattr(get_ipython(), "execution_count", None)
         if cell != self._cell:
@@ -215,41 +198,24 @@ class BackgroundRun:
             raise self._error
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
-        def hold(trainer: Any) -> None:
+        def make(config: TrainingConfig) -> Any:
+            trainer = _trainer(preset, config)
             self._live = trainer.live
+            return trainer
 
         try:
-            _run(preset, config, self.folder, None, self._screen, figure=False, made=hold)
+            session.run(make, preset, config, _options(self.folder, "tensorboard"), self._screen)
         except BaseException as error:
             self._error = error
 
 
-def _run(
-    preset: str,
-    config: TrainingConfig,
-    folder: Path,
-    saved: TrainingConfig | None,
-    screen: Screen,
-    figure: bool = True,
-    made: Callable[[Any], None] = lambda trainer: None,
-) -> Path:
-    """Train in the folder that `place` found, without evaluation and film, which are cells of their own.
+def _trainer(preset: str, config: TrainingConfig) -> Any:
+    return methods.METHODS[config.METHOD].trainer(config, description=f"preset {preset}")
 
-    Args:
-        made: called with the trainer before it trains.
-    """
-    where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
-    if saved is not None:
-        config = saved.changed_as(config)
-    record: Any = ("figure", "tensorboard") if figure else ("tensorboard",)
-    options = RunOptions(**where, evaluation_episodes=0, record=record)
 
-    def make(config: TrainingConfig) -> Any:
-        trainer = methods.METHODS[config.METHOD].trainer(config, description=f"preset {preset}")
-        made(trainer)
-        return trainer
-
-    return session.run(make, preset, config, options, screen)
+def _options(folder: Path, *record: Any) -> RunOptions:
+    """Those of a new run in a folder, without evaluation and film, which are cells of their own."""
+    return RunOptions(name=folder.name, runs_folder=str(folder.parent), evaluation_episodes=0, record=record)
 
 
 def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
@@ -267,7 +233,10 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
             if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
                 print(f"left alone: {error}")
             continue
-        if saved.epochs <= config.epochs and not saved.differences(_as_saved(config, saved)):
+        asked = config
+        if config.backend == "auto":  # the run has found a backend and shards for it
+            asked = config.replace(backend=saved.backend, shards=config.shards or saved.shards)
+        if saved.epochs <= config.epochs and not saved.differences(asked):
             return folder, saved
     return folder, None
 
@@ -277,13 +246,6 @@ def _folders(runs_folder: str | Path, name: str) -> Iterator[Path]:
     return (Path(runs_folder) / (name if i == 1 else f"{name}-{i}") for i in itertools.count(1))
 
 
-def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
-    """The settings with the backend and the shards that a run found for them, where they leave that to the run."""
-    if config.backend != "auto":
-        return config
-    return config.replace(backend=saved.backend, shards=saved.shards if config.shards is None else config.shards)
-
-
 def _name(preset: str, config: TrainingConfig, label: str) -> str:
     made_for_it = preset not in PRESETS or PRESETS[preset].env == config.env
     return f"{preset if made_for_it else re.sub('[/:]', '-', config.env)}-seed{config.seed}" + (label and f"-{label}")
@@ -291,20 +253,16 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
 
 @one_line()
 def compare(*runs: Path | None) -> None:
-    """Show the rewards of several runs and, folded, KL, clipping, entropy, σ and explained variance.
-
-    Raises:
-        UserError: a run is not trained to its end.
-    """
-    folders = trained(runs)
+    """Show the rewards of several runs and, folded, KL, clipping, entropy, σ and explained variance."""
+    folders = trained(*runs)
     show(display.rewards(folders))
-    put(display.folded("KL, clipping, entropy, σ", plot.draw("diagnostics", folders, (), "range")))
+    put(display.folded("KL, clipping, entropy, σ", plot.draw("diagnostics", folders)))
 
 
 @one_line()
 def show_changes(run: Path, changed: str) -> None:
     """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward."""
-    show(plot.draw("seeds", [run], (f"hp_{changed}", "mean_std", "avg_reward_orig"), "range"))
+    show(plot.draw("seeds", [run], (f"hp_{changed}", "mean_std", "avg_reward_orig")))
 
 
 @one_line()
@@ -318,10 +276,10 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
         typed: `env`, `env_kwargs`, `wrappers` and `networks` of the runs, see `methods.read_config`; only needed again
             where they import a module of your own or hold texts.
     """
-    folders = trained(runs)
+    folders = trained(*runs)
     shown, rows = put({"text/plain": "playing ..."}), {}
     for run in (None, *dict.fromkeys(folders)):
-        best, config, found = load_agent(run or folders[0], "best", **typed)
+        best, config, found = load_agent(run or folders[0], **typed)
         agent: Any = best if run is not None else new_agent(config, found)
         name = "untrained" if run is None else run.name
         with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):  # noqa: B023
@@ -340,13 +298,10 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
 def watch(run: Path | None, **typed: Any) -> None:
     """Show the same episode played by the untrained agent and by a run's best agent, side by side.
 
-    An environment that draws no pictures gets a line instead.
-
-    Args:
-        typed: see `score`.
+    An environment that draws no pictures gets a line instead. For `typed` see `score`.
     """
-    (folder,) = trained((run,))
-    best, config, found = load_agent(folder, "best", **typed)
+    [folder] = trained(run)
+    best, config, found = load_agent(folder, **typed)
     agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
     try:
         takes = {
@@ -360,12 +315,20 @@ def watch(run: Path | None, **typed: Any) -> None:
 
 @one_line()
 def watch_agent(name: str) -> None:
-    """Show an agent that comes with the project, untrained and trained, side by side. No TensorFlow is needed.
+    """Show episodes with the median score of an agent that comes with the project, untrained and trained.
 
-    Args:
-        name: of the agent, like best-hardcore.
+    No TensorFlow is imported, unless the agent sees images.
 
     Raises:
-        UserError: there is no such agent.
+        UserError: there is no such agent, or its environment draws no pictures.
     """
-    films.show_films(films.takes_of_shipped(name))
+    folder = shipped.folder_of(Path(name))
+    if not shipped.is_shipped(folder):
+        raise UserError(f"{name} is not an agent that comes with the project: expected one of {shipped.names()}")
+    card: Any = files.read_json(folder / shipped.CARD)
+    takes = {}
+    for stage in ("untrained", "trained"):
+        agent, _, found = shipped.load(folder, stage)
+        seed, rate = card["stages"][stage]["median_seed"], films.FRAMES_PER_SECOND
+        takes[stage] = FilmedEpisode(agent.acting_policy(), agent.action_map, found, seed, rate)
+    films.show_films(takes)

@@ -30,14 +30,7 @@ _DPI, _DPI_FOLDED, _COLOURS = 80, 64, 32
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
-    """Show something below the executing cell.
-
-    Args:
-        bundle: MIME type → content.
-
-    Returns:
-        A handle whose `update` replaces it.
-    """
+    """Show a bundle, MIME type → content, below the executing cell; the handle's `update` replaces it."""
     handle = DisplayHandle()
     handle.display(bundle, raw=True)
     return handle
@@ -46,23 +39,15 @@ def put(bundle: dict[str, str]) -> DisplayHandle:
 class Screen(Terminal):
     """Keeps the lines and the newest row of a run; from `open` on they are shown, each update in the same place.
 
-    Args:
-        folder: of the run.
-        stop_after: the epoch after which the run is asked to stop, as by the stop button; None never.
-
-    Attributes:
-        lines: all lines that were printed.
-        epochs, done: of the whole run, and trained so far.
+    After the epoch `stop_after` the run is asked to stop, as by the stop button; None never.
     """
 
     def __init__(self, folder: Path, stop_after: int | None = None) -> None:
         self._folder = folder
-        self.lines: list[str] = []
-        self.epochs = self.done = 0
+        self.lines: list[str] = []  # all that were printed
+        self.epochs = self.done = 0  # of the whole run, and trained so far
         self._row: EpochResult | None = None  # the newest
-        self._over, self._within = False, ""
-        self._stop_after = stop_after
-        self._began, self._done_before = time.monotonic(), 0
+        self._within, self._done_before, self._stop_after = "", 0, stop_after
         self._text: DisplayHandle | None = None
         self._pictures: list[DisplayHandle] = []
         self._thread = 0  # that shows the run; a run in the background changes it in another one
@@ -74,13 +59,12 @@ class Screen(Terminal):
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
         self.lines.clear()  # of an earlier part of the run
-        self._over = False
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
         self.refresh()
 
     def end(self) -> None:
         """From now on no time is left."""
-        self._over = True
+        self._done_before = self.done
         self.refresh()
 
     def say(self, line: str) -> None:
@@ -100,10 +84,10 @@ class Screen(Terminal):
         self._within = text
         self.refresh()
 
-    def refresh(self, text: str | None = None) -> None:
-        """Replace the shown text, by default with `text()`."""
+    def refresh(self) -> None:
+        """Show the present `text()`."""
         if self._text is not None and self._thread == threading.get_ident():
-            self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
+            self._text.update({"text/plain": self.text()}, raw=True)
 
     def figure(self, figure: Figure) -> None:
         """Show the rewards and, folded below them, the five panels; or replace those before."""
@@ -115,7 +99,7 @@ class Screen(Terminal):
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
         left = ""
-        if self.done > self._done_before and not self._over:
+        if self.done > self._done_before:
             seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))
@@ -175,21 +159,15 @@ def rewards(runs: Sequence[Path]) -> Figure:
 
 
 def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """A Markdown table of evaluations; MIME type → content.
-
-    Args:
-        rows: agent → kind → `Evaluation.summary`.
-    """
+    """A Markdown table of evaluations, agent → kind → `Evaluation.summary`; MIME type → content."""
     lines = [
         "| agent | actions | mean [95% interval] | worst | best | steps | episodes |",
         "|---|---|---|---|---|---|---|",
     ]
     for agent, kinds in rows.items():
         for kind, s in kinds.items():
-            lines.append(
-                f"| {agent} | {kind} | {mean_text(s)} | {score_text(s['min'])} "
-                f"| {score_text(s['max'])} | {s['mean_steps']:.0f} | {s['episodes']} |"
-            )
+            cells = agent, kind, mean_text(s), score_text(s["min"]), score_text(s["max"]), f"{s['mean_steps']:.0f}"
+            lines.append(f"| {' | '.join(cells)} | {s['episodes']} |")
     return {"text/markdown": "\n".join(lines), "text/plain": "\n".join(lines)}
 
 
@@ -207,7 +185,7 @@ def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
         raise StoppedError(stopped, signal.SIGINT) from None
 
 
-def trained(runs: tuple[Path | None, ...]) -> list[Path]:
+def trained(*runs: Path | None) -> list[Path]:
     """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
     if None in runs:
         raise UserError(

@@ -12,11 +12,7 @@ PALE, FLAT = 0.35, 1e-6  # opacity of the project's line; slope below which a gr
 
 
 def horizons(own: Sequence[float], asked: Sequence[float]) -> str:
-    """A line that says how many steps of rewards an advantage sums up, 1 / (1 − γλ), before and after the change.
-
-    Args:
-        asked: the reader's.
-    """
+    """A line that says how many steps of rewards an advantage sums up, with the run's own γ and λ and the reader's."""
     before, after = (_horizon(*numbers) for numbers in (own, asked))
     if before == after:
         return f"an advantage sums up about {before} of what follows: 1 / (1 − γλ)"

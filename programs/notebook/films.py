@@ -3,14 +3,9 @@
 import base64
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-from common import files
-from common.errors import UserError
 from common.runs.film import FilmedEpisode
 from common.runs.side_by_side import opening, side_by_side, small_gif, with_minus
-from programs import shipped
 from programs.notebook.display import put
 
 FRAMES_PER_SECOND = 10.0  # at most
@@ -18,36 +13,8 @@ WIDTH, SECONDS, REST = 260, 6.0, 1.5  # pixels of an episode; seconds of it; sec
 LARGEST = 140_000  # bytes of a film; the page holds it as text, which takes a third more
 
 
-def takes_of_shipped(name: str) -> dict[str, FilmedEpisode]:
-    """The episodes with the median score of an agent that comes with the project, untrained and trained.
-
-    No TensorFlow is imported, unless the agent sees images.
-
-    Raises:
-        UserError: there is no such agent, or its environment draws no pictures.
-    """
-    folder = shipped.folder_of(Path(name))
-    if not shipped.is_shipped(folder):
-        raise UserError(f"{name} is not an agent that comes with the project: expected one of {shipped.names()}")
-    card: Any = files.read_json(folder / shipped.CARD)
-    takes = {}
-    agent: Any
-    for stage in ("untrained", "trained"):
-        agent, _, environment = shipped.load(folder, stage)
-        seed = card["stages"][stage]["median_seed"]
-        takes[stage] = FilmedEpisode(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
-    return takes
-
-
 def show_films(takes: Mapping[str, FilmedEpisode]) -> None:
-    """Play episodes and show them side by side, each below its stage, score and number of steps.
-
-    Args:
-        takes: stage → the episode.
-
-    Raises:
-        UserError: an environment failed.
-    """
+    """Play an episode of each stage and show them side by side, each below its stage, score and number of steps."""
     shown = put({"text/plain": "playing ..."})
     episodes = [opening(take, WIDTH, SECONDS, whole=True) for take in takes.values()]
     headings = [(stage, f"score {with_minus(take.score)} in {take.steps:,} steps") for stage, take in takes.items()]

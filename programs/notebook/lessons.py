@@ -97,16 +97,15 @@ def show_advantages(
     """Compare the reader's advantages with the project's, and draw both over one episode of a run.
 
     Args:
-        function: the reader's; see `Advantages`.
         gamma, gae_lambda: the reader's; −1 takes the run's own.
         typed: see `notebook.score`.
 
     Raises:
         UserError: the function returned something else, or a number is out of its range.
     """
-    (folder,) = trained((run,))
+    [folder] = trained(run)
     print(check_advantages(function))
-    agent, config, environment = load_agent(folder, "best", **typed)
+    agent, config, environment = load_agent(folder, **typed)
     if not isinstance(config, PPOConfig):
         print(f"{folder.name} has no critic V of states ({config.METHOD} learns Q of actions): choose a preset of PPO")
         return
@@ -123,7 +122,6 @@ def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config:
     """Compare the reader's clipped surrogate with the project's, and draw both over the probability ratio.
 
     Args:
-        function: the reader's; see `Surrogate`.
         clip_range: the reader's ε; −1 takes the preset's own.
         config: the preset's settings; those of another method than PPO, or None, stand for PPO's defaults.
 
@@ -186,11 +184,7 @@ def project_surrogate(
 
 
 def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_range: float) -> np.ndarray:
-    """The objective, which is minus the loss, of one sample for each of several probability ratios, [K].
-
-    Args:
-        ratios: [K], above 0.
-    """
+    """The objective, which is minus the loss, of one sample for each of the probability ratios [K] above 0; [K]."""
     one = np.array([advantage])  # [1]
     with contextlib.redirect_stdout(io.StringIO()):  # a `print` in the function would come hundreds of times
         return np.array([-_called(function, (), np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])

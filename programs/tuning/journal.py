@@ -17,11 +17,7 @@ class Journal(NamedTuple):
 
 
 def optuna() -> Any:
-    """The package, without its log.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """The package, without its log. Raises UserError if it is not installed."""
     try:
         import optuna
     except ImportError:
@@ -31,11 +27,7 @@ def optuna() -> Any:
 
 
 def open_study(journal: Journal) -> Any:
-    """The Optuna study in a journal, a new one if there is none.
-
-    Raises:
-        UserError: the journal holds the search of another preset, or is damaged.
-    """
+    """The Optuna study in a journal, or a new one; UserError if it is damaged or holds another preset's search."""
     package = optuna()
     journals = package.storages.journal
     windows = sys.platform == "win32"  # no symbolic links there

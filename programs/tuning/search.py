@@ -14,11 +14,7 @@ from programs.worker_pool import Submit, result_of
 
 
 class Search:
-    """Trials of settings in a space, stored in a journal; a search that was stopped continues.
-
-    Args:
-        base: what the settings of a trial are changed in.
-        metric: column of the results that is the score.
+    """Trials that change `base` within a space, stored in a journal; a search that was stopped continues.
 
     Raises:
         UserError: the journal holds another search.
@@ -33,19 +29,16 @@ class Search:
         for trial in self.study.get_trials(deepcopy=False, states=(optuna().trial.TrialState.RUNNING,)):
             self.study.tell(trial.number, state=optuna().trial.TrialState.FAIL)  # of a search that was killed
         wanted = {"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)}
-        self._check_same(wanted, self.study.user_attrs)
         settings = json.loads(json.dumps(vars(base)))
-        self._check_same(settings, self.study.user_attrs.get("base", {}))
+        known = self.study.user_attrs.get("base", {}) | self.study.user_attrs
+        for name, value in (wanted | settings).items():
+            if known.get(name, value) != value:
+                raise UserError(
+                    f"{journal.path} holds a search with {name} {known[name]!r:.80}, and not {value!r:.80}: begin "
+                    "another one with --into"
+                )
         for name, value in (wanted | {"base": settings}).items():
             self.study.set_user_attr(name, value)
-
-    def _check_same(self, wanted: dict[str, Any], known: dict[str, Any]) -> None:
-        for name in sorted(wanted.keys() & known.keys()):
-            if known[name] != wanted[name]:
-                raise UserError(
-                    f"{self._journal.path} holds a search with {name} {known[name]!r:.80}, and not "
-                    f"{wanted[name]!r:.80}: begin another one with --into"
-                )
 
     def finished(self) -> list[Any]:
         """All trials that were completed or pruned, or whose training failed, in their order."""
@@ -58,23 +51,16 @@ class Search:
         return [trial for trial in self.finished() if trial.state == optuna().trial.TrialState.COMPLETE]
 
     def best(self, base: TrainingConfig | None = None) -> TrainingConfig | None:
-        """A base, by default that of the search, with the settings of the best trial; None before one was completed.
-
-        Raises:
-            UserError: they do not go together.
-        """
+        """A base, by default that of the search, with the best trial's settings; None before a trial was completed."""
         if not self.completed():
             return None
         best = optuna().trial.FixedTrial(self.study.best_params)
         return config_of(best, self.space, self.base if base is None else base)
 
     def run(self, trials: int, workers: int, submit: Submit, on_trial: Callable[[Any], None]) -> None:
-        """Run trials until there are so many in all, `workers` of them at once.
+        """Run trials until there are so many in all, `workers` of them at once; `on_trial` gets each that has ended.
 
         A sampler of its own makes each trial depend on the trials before alone, also after a restart.
-
-        Args:
-            on_trial: called with each trial that has ended.
         """
         left, running = trials - len(self.finished()), set[Future[int]]()
         while left > 0 or running:
@@ -85,5 +71,4 @@ class Search:
                 left -= 1
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                number = result_of(future)
-                on_trial(self.study.get_trials()[number])
+                on_trial(self.study.get_trials()[result_of(future)])

@@ -31,10 +31,6 @@ class Values:
             return trial.suggest_int(name, self.low, self.high, log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
-    def extremes(self) -> list[object]:
-        """Values that must be allowed if all are."""
-        return [json.loads(choice) for choice in self.choices] if self.choices else [self.low, self.high]
-
 
 Space = dict[str, Values]
 
@@ -69,9 +65,9 @@ def _checked(path: Path, name: str, entry: Any, base: TrainingConfig) -> Values:
             f'{where} is {entry!r:.80}: expected {{"from": 1, "to": 9}} with the lower one first, above 0 with '
             '"log": true, or two or more {"choices": [1, 9]}'
         )
-    for value in values.extremes():
+    for value in map(json.loads, values.choices) if values.choices else (values.low, values.high):
         try:
-            base.replace(**{name: tuple(value) if isinstance(value, list) else value})
+            base.replace(**{name: value})
         except UserError as error:
             raise UserError(f"{where} may become {value!r:.60}, which is refused ({error})") from None
     return values

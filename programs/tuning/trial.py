@@ -18,11 +18,10 @@ from programs.tuning.space import Space
 def score_of(
     config: TrainingConfig, metric: str, on_epoch: Callable[[int, float], None] = lambda epoch, score: None
 ) -> float:
-    """Train once.
+    """Train once; the score is the last value of a column of the results that is not NaN.
 
     Args:
-        metric: column of the results; its last value that is not NaN is the score.
-        on_epoch: called with the number of an epoch and the score so far; not while that is NaN.
+        on_epoch: called with the number of an epoch and its value; not while that is NaN.
 
     Raises:
         UserError: the training failed, or the column never had a value.
@@ -30,22 +29,19 @@ def score_of(
     with contextlib.redirect_stdout(io.StringIO()):  # what it warns of would stand there for each seed of each trial
         trainer = METHODS[config.METHOD].trainer(config)
     trainer.warn = lambda line: None
-    score = math.nan
+    scores: list[float] = []
 
     def take(row: Any) -> None:
-        nonlocal score
-        value = float(getattr(row, metric))
-        if not math.isnan(value):
-            score = value
+        score = float(getattr(row, metric))
+        if not math.isnan(score):
+            scores.append(score)
             on_epoch(row.epoch, score)
 
-    try:
+    with contextlib.closing(trainer):
         trainer.train(on_epoch=take)
-    finally:
-        trainer.close()
-    if math.isnan(score):
+    if not scores:
         raise UserError(f"{metric} never had a value: train for more epochs, or choose another --metric")
-    return score
+    return scores[-1]
 
 
 def score_or_fault(config: TrainingConfig, metric: str) -> float | str:
@@ -57,13 +53,8 @@ def score_or_fault(config: TrainingConfig, metric: str) -> float | str:
 
 
 def config_of(trial: Any, space: Space, base: TrainingConfig) -> TrainingConfig:
-    """A base with the settings that an Optuna trial has drawn.
-
-    Raises:
-        UserError: they do not go together.
-    """
-    changes = {name: values.suggest(trial, name) for name, values in space.items()}
-    return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+    """A base with the settings that an Optuna trial has drawn; UserError if they do not go together."""
+    return base.replace(**{name: values.suggest(trial, name) for name, values in space.items()})
 
 
 def run_trial(
@@ -75,7 +66,7 @@ def run_trial(
     sampler_seed: int,
     several: bool,
 ) -> int:
-    """Run the next trial of a search: its score is the median over seeds. All is stored in the journal.
+    """Run the next trial of a search, whose score is the median over seeds; all is stored in the journal.
 
     Args:
         several: whether trials run at the same time, which the sampler then takes account of.

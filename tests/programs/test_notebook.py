@@ -322,7 +322,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert learned(stopped) == learned(whole)
     shown.clear()
     assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do
-    ended = ["", f"{stopped} has all its epochs", "a figure", "All five panels: click to see them"]
+    ended = [f"{stopped} has all its epochs", "a figure", "All five panels: click to see them"]
     assert [bundle["text/plain"] for bundle in shown] == ended
 
 
@@ -451,7 +451,7 @@ def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypat
     run.wait(epoch=1)
     refresh = display.Screen.refresh
 
-    def interrupted(self, text=None):
+    def interrupted(self):
         monkeypatch.setattr(display.Screen, "refresh", refresh)
         raise KeyboardInterrupt
 

@@ -354,7 +354,7 @@ def test_scores_of_other_episodes_and_of_other_weights_are_not_taken_over(run, o
         finished.forget(run, finished.EVALUATE)
     stored = own | {"mean": 12345.0} | other
     (run / run_folder.EVALUATION).write_text(json.dumps({"deterministic": stored, "sampled": own}))
-    scores = ship.evaluation_of(ship.training_of(run), methods.load_agent(run)[0])
+    scores = ship.evaluation_of(ship.training_of(run))
     assert scores["deterministic"]["mean"] == own["mean"]
 
 

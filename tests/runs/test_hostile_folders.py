@@ -518,9 +518,9 @@ def test_texts_that_a_preset_file_gives_to_its_environment_must_be_typed(tmp_pat
         assert call(monkeypatch, program, tmp_path / "preset.json") == 2
         asked = shlex.split(capsys.readouterr().err.split(" with ", 1)[1])
         assert asked == ["--env", "FrozenLake-v1", "--env-kwargs", json.dumps(kwargs)]
-        assert read_preset(tmp_path / "preset.json", asked[1], asked[3])[2].env_kwargs == kwargs
+        assert read_preset(tmp_path / "preset.json", env=asked[1], env_kwargs=asked[3])[2].env_kwargs == kwargs
         assert call(monkeypatch, program, tmp_path / "preset.json", "--env", "CartPole-v1") == 2
         assert "type --env-kwargs with what CartPole-v1 needs ('{}' is nothing)" in capsys.readouterr().err
     for typed in ("{}", '{"map_name": "8x8"}'):  # in place of the file's
-        read_preset(tmp_path / "preset.json", "CartPole-v1", typed)
-        read_preset(tmp_path / "preset.json", None, typed)
+        read_preset(tmp_path / "preset.json", env="CartPole-v1", env_kwargs=typed)
+        read_preset(tmp_path / "preset.json", env_kwargs=typed)
