@@ -55,6 +55,8 @@ def read_preset(path: Path, **typed: Any) -> tuple[str, Method, TrainingConfig]:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    if typed.get("env_kwargs") is not None:
+        typed["env_kwargs"] = {}  # what was typed is trusted, whatever it is
     replaced = with_typed(config, typed)
     if replaced.env != config.env and typed.get("env_kwargs") is None and trust.holds_text(config.env_kwargs):
         raise UserError(
@@ -67,7 +69,8 @@ def read_preset(path: Path, **typed: Any) -> tuple[str, Method, TrainingConfig]:
 
 def with_typed(config: TrainingConfig, typed: dict[str, Any]) -> TrainingConfig:
     """Settings with those that were typed, and are not None, in place of their own."""
-    return config.replace(**{name: value for name, value in typed.items() if value is not None})
+    settings = trust.Typed(**typed).settings()
+    return config.replace(**{name: value for name, value in settings.items() if value is not None})
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:
