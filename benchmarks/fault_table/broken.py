@@ -152,7 +152,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "a loader that takes the oldest": _oldest,
     "no checksum": _no_checksum,
     "settings not restored": _other_config,
-    "generators not restored": _does_nothing("common.runs.checkpoint", "load_generator"),
+    "generators not restored": _does_nothing("common.state", "load_generator"),
     "done for one number of epochs, done for all": _done_for_any_number,
     "the shorter run's files left in place": _does_nothing("common.runs.finished", "set_aside"),
     "fsync removed": _no_fsync,

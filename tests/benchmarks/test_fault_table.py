@@ -1,8 +1,10 @@
 """The fault table's own checks can fail: what is lost counts as lost, a control that scores full as a failure."""
 
 import json
+import os
 import random
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,13 +146,17 @@ def test_damage_and_crashes_are_survived_by_the_checkpoints_as_they_are_alone(tm
     assert (tally.survived == tally.tries) == (not way)
 
 
+def test_every_way_to_break_the_programs_finds_what_it_replaces():
+    code = "from fault_table import broken; broken.apply('|'.join(broken.WAYS))"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": paths})
+
+
 # -- power cuts --
 
 
 def a_record(tmp_path: Path, write) -> list[dict]:
     """The steps of what `write` does to a folder, recorded in a process of its own."""
-    import subprocess
-
     folder, trace = tmp_path / "folder", tmp_path / "trace.json"
     folder.mkdir()
     code = f"""

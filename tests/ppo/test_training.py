@@ -24,7 +24,7 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
 from common.envs.vector_env import VectorEnv, group_seeds
 from common.errors import UserError
-from common.nets import distributions, from_keras
+from common.nets import distributions, network
 from common.records import Timing
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation, playing, policies
@@ -453,7 +453,7 @@ def change(one, other):
 def test_every_setting_changes_what_is_learned(tiny, request, monkeypatch, name):
     if "memory" not in name and name != "sequence_length":  # whose loop along the steps has to be compiled
         request.getfixturevalue("eager")
-    for module in (distributions, policies, from_keras):
+    for module in (distributions, policies, network):
         monkeypatch.setattr(module, "MAX_STD", 1e9)  # a density of 1e-8 takes a spread as wide as 1e7
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
     value, needed = ALTERNATIVES[name]
