@@ -132,7 +132,7 @@ def record(self, row):
 def hang(self, actions):  # in C, where Python's handlers wait
     send(self, actions)
     if len(epochs) == {epoch} and signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # a run that has begun
-        print("hangs", *(one.pid for one in getattr(self, "processes", ())), flush=True)
+        print("hangs", *(one.process.pid for one in getattr(self, "_workers", {}).values()), flush=True)
         ctypes.CDLL(None).sleep(60)
 
 without_xla.install()
