@@ -103,7 +103,7 @@ def main() -> None:
             write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
         if arguments.films:
             acting = agent.acting_policy(), agent.action_map, environments[0]
-            line, _ = film.film_into(arguments.run, *acting, arguments.gif, arguments.seed, restarts)
+            line, path = film.film_into(arguments.run, *acting, arguments.gif, arguments.seed, restarts)
             if arguments.weights == "best":
-                finished.note_film(arguments.run, config.epochs)
+                finished.note_film(arguments.run, config.epochs, path)
             print(line)

@@ -35,7 +35,7 @@ def score_and_film(
         if finished.FILM in left:
             check_lock()
             line, path = film_episode(trainer, folder, "gif" in options.record)
-            finished.note_film(folder, trainer.config.epochs)
+            finished.note_film(folder, trainer.config.epochs, path)
             screen.say(line)
             if board is not None and path is not None:
                 board.film(path, trainer.config.epochs)

@@ -15,8 +15,7 @@ from common.runs.options import RunOptions
 
 FILE = "finished.json"
 ADOPT, EVALUATE, FILM = "best_agent", "evaluation", "film"
-_FILMS = run_folder.VIDEO, "video.gif"
-_RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, *_FILMS, FILE)
+_RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO, "video.gif", FILE)
 
 
 def missing(folder: Path, epochs: int, options: RunOptions) -> list[str]:
@@ -45,12 +44,10 @@ def note_evaluation(folder: Path, epochs: int, summaries: dict[str, dict[str, ob
         note(folder, EVALUATE, epochs, run_folder.EVALUATION)
 
 
-def note_film(folder: Path, epochs: int) -> None:
-    """If training is done, record that the best agent was filmed, or that it cannot be."""
-    films = [folder / name for name in _FILMS if (folder / name).is_file()]
-    newest = max(films, key=lambda film: film.stat().st_mtime, default=None)
+def note_film(folder: Path, epochs: int, film: Path | None) -> None:
+    """If training is done, record that the best agent was filmed, or with None that it cannot be."""
     if is_done(folder, ADOPT, epochs):
-        note(folder, FILM, epochs, newest.name if newest else "")
+        note(folder, FILM, epochs, film.name if film else "")
 
 
 def forget(folder: Path, stage: str) -> None:
