@@ -55,7 +55,7 @@ class RunOptions(WorkerOptions):
     record: tuple[Literal["figure", "tensorboard", "video", "gif"], ...] = ("figure", "tensorboard", "video")
     """What is written besides table, weights and checkpoints. figure: the five panels, figure.png, which is updated
     during training. tensorboard: logs for TensorBoard. video: a film of a deterministic episode at the end, an MP4.
-    gif: the same as a GIF of 30 frames per second. Without a value nothing of these."""
+    gif: the same as a GIF of 30 frames per second. Without a value, none of them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
