@@ -107,3 +107,7 @@ def main() -> None:
             if arguments.weights == "best":
                 finished.note_film(arguments.run, config.epochs, path)
             print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -97,3 +97,7 @@ def main() -> None:
                 print(f"{file.path}: unshaped reward of {arguments.episodes} episodes: {scored}")
         for duty in duties(config):
             print(duty)
+
+
+if __name__ == "__main__":
+    main()

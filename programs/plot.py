@@ -113,3 +113,7 @@ def main() -> None:
         else:
             save_figure(drawn(), arguments.output)
         print(f"wrote {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

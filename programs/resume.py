@@ -25,3 +25,7 @@ def main() -> None:
         if value_of("--resume", rest) is not None or "--resume" in rest:
             raise UserError(f"--resume is not needed here: type {PROGRAM} {run}")
         train(["--resume", run, *rest], f"{PROGRAM} {run}")
+
+
+if __name__ == "__main__":
+    main()

@@ -278,3 +278,7 @@ def main() -> None:
             print(f"the commands on the agent's card do not repeat this: {sentence}")
         _, config = read_config(folder, **arguments.typed)
         print(f"{folder}: {trust.command('watch', PurePath(arguments.name), config)}")
+
+
+if __name__ == "__main__":
+    main()

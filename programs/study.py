@@ -214,3 +214,7 @@ def main() -> None:
         study = STUDIES[arguments.study]
         train_all(study.runs(arguments.study, results), arguments.workers, arguments.cluster)
         summarise(arguments.study, results)
+
+
+if __name__ == "__main__":
+    main()

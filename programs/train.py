@@ -45,3 +45,7 @@ def main() -> None:
     """Train what the command line names; without a preset it is PPO's own choice for the environment."""
     with one_line_errors():
         train(sys.argv[1:], PROGRAM)
+
+
+if __name__ == "__main__":
+    main()

@@ -211,3 +211,7 @@ def main() -> None:
             journal = Journal(str(folder / JOURNAL), name)
             search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
             search_in(folder, search, preset, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -59,3 +59,7 @@ def main() -> None:
         if path is None:
             raise UserError(line)
         print(line)
+
+
+if __name__ == "__main__":
+    main()
