@@ -347,7 +347,7 @@ BREAKOUT = BREAKOUT_2021.replace(
 )
 
 # The same for two cores: the network of Mnih et al. (2013), so that an update costs a third, and two halves of the
-# games, one of which steps while the policy acts in the other. With images of 48 pixels one seed learned less (the log).
+# games, one of which steps while the policy acts in the other. Images of 48 pixels learned less (one seed).
 BREAKOUT_FAST = BREAKOUT.replace(
     convolutions=("16x8/4", "32x4/2"),
     hidden_sizes=(256,),
