@@ -7,7 +7,7 @@ A run is the same as from the command line: the same folder, checkpoints and exa
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +104,25 @@ def load(
     Args:
         run: a run's folder, or an agent's name, such as "walker".
         weights: of a run: "best" for the agent that it ended with, "last" for that of its last checkpoint.
-        stage: of an agent that comes with the project: "untrained", "half-way" or "trained".
+        stage: of an agent that comes with the project: "untrained", "half-way" or "trained"; of a run "trained".
         make_env, make_networks: as `train` had them. `act` does not need the environment.
-        typed: the run's `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again. For `act` only
-            `networks` is needed.
+        typed: the run's `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again. `act` needs
+            them only if there are `networks`.
 
     Raises:
-        UserError: there is no such agent, or a file is missing or damaged.
+        UserError: there is no such agent, it has no such weights or stage, or a file is missing or damaged.
     """
     return TrainedAgent(shipped.folder_of(Path(run)), weights, stage, make_env, make_networks, typed)
+
+
+def _check_which(folder: Path, weights: str, stage: str) -> None:
+    comes_along = shipped.is_shipped(folder)
+    of_runs: dict[str, Collection[str]] = {"weights": ("best", "last"), "stage": ("trained",)}
+    known = {"weights": ("best",), "stage": shipped.STAGES} if comes_along else of_runs
+    for name, value in (("weights", weights), ("stage", stage)):
+        if value not in known[name]:
+            what = "an agent that comes with the project" if comes_along else "a run"
+            raise UserError(f"{name} is {value!r:.40}, and {folder} is {what}: expected {' or '.join(known[name])}")
 
 
 class TrainedAgent:
@@ -133,12 +143,17 @@ class TrainedAgent:
         typed: dict[str, Any] | None = None,
     ) -> None:
         self.folder, self._make_env, self._typed = folder, make_env, typed or {}
+        _check_which(folder, weights, stage)
         trust.refuse(folder)
         trust.refuse_runs(folder.resolve().parent)
         content, self.config, _ = run_folder.read_content(folder, KINDS)
         if ":" in (self.config.networks or ""):
             config_to_play(folder, **self._typed)  # raises what must be typed before their module may be imported
         self._native = self._stored_spaces(content.get("spaces"))
+        env = as_numbers_or_image(self._native)
+        self._wrappers: list[gymnasium.ObservationWrapper] = []
+        while isinstance(env, gymnasium.ObservationWrapper):
+            self._wrappers, env = [env, *self._wrappers], env.env  # the innermost first
         inputs = prepared(self.config.env, self._native, self.config.action_masks)
         seen = SpacesAlone(inputs.observation_space, inputs.action_space)
         agent: Any
@@ -182,9 +197,8 @@ class TrainedAgent:
             UserError: the observation or the mask does not fit.
         """
         raw, is_batch = rows_of(self._native.observation_space, observation)
-        seen = as_numbers_or_image(self._native)
-        if isinstance(seen, gymnasium.ObservationWrapper):
-            raw = [seen.observation(row) for row in raw]
+        for wrapper in self._wrappers:
+            raw = [wrapper.observation(row) for row in raw]
         rows = copied_observations(np.stack(raw))  # [n, *shape]
         if self.config.action_masks:
             rows = self._with_masks(rows, action_mask)

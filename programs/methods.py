@@ -117,6 +117,7 @@ def weights_of(run: Path, config: TrainingConfig, weights: WhichWeights = "best"
     if (run / run_folder.WEIGHTS).exists():
         raise UserError(
             f"{run} has no {path.name}, since its training has not ended: continue it with "
-            f"{trust.command('resume', run, config)}, or use its last weights with --weights last"
+            f"{trust.command('resume', run, config)}, or let watch, evaluate or export use its last weights "
+            "with --weights last"
         )
     raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")

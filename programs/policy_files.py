@@ -250,6 +250,8 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
 def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx: bool = False) -> list[Written]:
     """Check the files of an export of this agent with these observations, and copy them; see `export`."""
     _check_free(folder)
+    if folder.resolve() == source.resolve():
+        raise UserError(f"{folder} already has these files: choose another folder with --out")
     names = [name for name in READ if (source / name).exists() and (onnx or name != ONNX)]
     differences = {name: largest_difference(READ[name](source / name), agent, observations) for name in names}
     for name, difference in differences.items():

@@ -1,5 +1,6 @@
 """What the dashboard shows of a run, read from its folder; and a change of a setting, written there."""
 
+import contextlib
 import datetime
 import math
 from pathlib import Path
@@ -44,11 +45,19 @@ def read_state(folder: Path) -> RunState:
         status = str(error)
     if not isinstance(config, PPOConfig):
         return RunState(status, is_over, table, None, [])
-    live = LiveHyperparameters(config)
+    live = _in_force(config, table)
     if written_at(folder / FILE):  # else watching would write it
         live.watch(folder)
         status = f"{status} {live.poll().refused}"
     return RunState(status, is_over, table, live, changes(LiveHyperparameters(config), live, table))
+
+
+def _in_force(config: PPOConfig, table: dict[str, np.ndarray]) -> LiveHyperparameters:
+    """What the newest epoch was trained with, which stays in force if the file is refused or was removed."""
+    live = LiveHyperparameters(config)
+    for name, value in live.values.items():
+        live.values[name] = type(value)(table.get(f"hp_{name}", [value])[-1])
+    return live
 
 
 def changes(
@@ -68,7 +77,10 @@ def changes(
 
 def change(folder: Path, name: str, value: float) -> None:
     """Write a value into a PPO run's hyperparameters.json; UserError if it is not allowed or the file is wrong."""
-    live = LiveHyperparameters(read_settings(folder))  # type: ignore[arg-type]
+    table: dict[str, np.ndarray] = {}
+    with contextlib.suppress(UserError):  # no epoch is finished
+        table = run_folder.read_results(folder)
+    live = _in_force(read_settings(folder), table)  # type: ignore[arg-type]
     live.watch(folder)
     live[name] = value
     if refused := live.poll().refused:

@@ -101,10 +101,10 @@ class Training:
 
 def training_of(run: Path, **typed: Any) -> Training:
     """What is known of a run; UserError if it is not finished or cannot be shipped; see `methods.load_agent`."""
-    preset, _ = read_config(run, **typed)
-    agent, config, environment = load_agent(run, **typed)
+    preset, config = read_config(run, **typed)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
+    agent, config, environment = load_agent(run, **typed)
     policy: Any = agent.acting_policy()
     hidden = getattr(policy.heads, "hidden", [None])
     if not agent.sees_images and not all(isinstance(layer, Dense) for layer in hidden):
@@ -277,7 +277,8 @@ def main() -> None:
         for sentence in card["not_repeated"]:
             print(f"the commands on the agent's card do not repeat this: {sentence}")
         _, config = read_config(folder, **arguments.typed)
-        print(f"{folder}: {trust.command('watch', PurePath(arguments.name), config)}")
+        watched = folder if arguments.agents else PurePath(arguments.name)
+        print(f"{folder}: {trust.command('watch', watched, config)}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from programs.worker_pool import WORKERS
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 RESULTS = EXPERIMENTS / "results"
 LAST_EPOCHS = 20  # whose rewards the third table means
-PANELS = LABELS | {"avg_reward_orig": "Reward per episode\nin training", "score": "Mean of the last\n20 episodes"}
+PANELS = LABELS | {"avg_reward_orig": "Reward per episode\nin training", "score": "Score: mean of\nthe last episodes"}
 LOWEST_OF_TASKS = {"Taxi-v4": 5.0}  # where a task's axis begins: Taxi begins at -770, its seeds end within 0.5 of 8
 
 

@@ -30,8 +30,10 @@ class StudyRun(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether it was trained and evaluated."""
-        return (Path(self.folder) / run_folder.EVALUATION).exists()
+        """Whether it was trained to its end and evaluated; recorded runs keep no checkpoints and no weights."""
+        folder = Path(self.folder)
+        is_trained = (folder / run_folder.BEST_AGENT).exists() or not (folder / run_folder.CHECKPOINTS).exists()
+        return is_trained and (folder / run_folder.EVALUATION).exists()
 
     def epochs(self) -> int:
         """How many it has trained."""

@@ -59,14 +59,14 @@ class Arguments(Settings):
     programs/tuning/spaces, which also shows the format."""
     trials: int = setting(50, at_least=1)
     """Number of trials in all. The first five are drawn at random; fifty are enough for about six settings."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = setting((0, 1, 2), at_least=0, at_most=2**31 - 1)
     """Seeds that each trial trains with; its score is their median. More seeds make the score less noisy."""
     epochs: int | None = setting(None, at_least=1)
     """Epochs of each run. By default the preset's; fewer find settings that learn fast."""
     metric: str = "score"
     """Column of results.csv whose last value is a run's score, to be maximised. score: the mean unshaped reward of the
-    last score_window episodes. metric: the mean unshaped reward of the last validation."""
-    held_out_seeds: tuple[int, ...] = ()
+    last score_window episodes. metric: the last value of the preset's best_metric."""
+    held_out_seeds: tuple[int, ...] = setting((), at_least=0, at_most=2**31 - 1)
     """Seeds with which the preset and the best settings are compared after the search, such as 100 101 102 103 104.
     None of them may be among --seeds. By default they are not compared."""
     seed: int = setting(0, at_least=0)

@@ -30,7 +30,13 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
     if cluster is None:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(max(1, workers), context, max_tasks_per_child=calls) as pool:
-            yield pool.submit
+            try:
+                yield pool.submit
+            except BaseException:  # what waits does not begin, what runs is asked to stop
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                pool.shutdown(cancel_futures=True)
+                raise
         return
     with contextlib.closing(Cluster(cluster, workers)):
         import ray

@@ -213,6 +213,7 @@ def test_a_json_object_may_hold_numbers_of_numpy():
         ("cartpole --validation-episodes 7", "add --best-metric validation, or leave --validation-episodes out"),
         ("cartpole --stop-score 475 --confirming-margin 1", "confirming_margin 1.0 has no effect with best_metric"),
         ("bipedal-walker --value-coefficient 1", "value_coefficient 1.0 has no effect with shared_torso False"),
+        ("bipedal-walker-fast --shared-torso --critic-learning-rate 0.002", "critic_learning_rate 0.002 has no"),
         ("pendulum --environment-time-limit 5", "environment_time_limit 5.0 has no effect with backend auto"),
     ],
 )

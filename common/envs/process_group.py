@@ -54,7 +54,9 @@ class ProcessGroup(SeparateGroup):
                 limit = ResponseTimeLimit(self._time_limit * (1 + len(point.actions)))
                 self._observations[i] = self._workers[i].result(limit)[0]
         except Exception as error:
-            self.close()
+            for i in points:  # the others go on
+                if i in self._workers:
+                    self._workers.pop(i).end()
             if isinstance(error.__cause__, CannotStartError):
                 raise  # starting it again would not help
             raise start_error(self._environment.id, error) from error

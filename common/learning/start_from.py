@@ -98,8 +98,15 @@ def _take_over(agent: Any, source: State) -> list[str]:
 
 def _hidden_arrays(agent: Any) -> int:
     """How many arrays an actor's hidden layers have."""
+    from common.nets.keras_models import USUAL, Convolution, with_convolutions  # not above: it imports TensorFlow
+
     if agent.own_torso is not None:
         return len(agent.own_torso.made[0].weights)
-    convolutions = len(getattr(agent.config, "convolutions", range(3))) if agent.sees_images else 0  # or fewer
+    own = getattr(agent.config, "convolution_layers", None)  # other methods choose none
+    convolutions = USUAL if own is None else tuple(Convolution(*layer) for layer in own)
+    images = with_convolutions(agent.images, convolutions)
+    layers = sum(len(of_image) for _, of_image in images) if images else len(convolutions) * agent.sees_images
+    if images and sum(len(image.columns) for image in agent.images) < agent.observation_size - agent.mask_size:
+        layers += 1  # that of the numbers
     memory = 3 if getattr(agent.config, "memory", "none") != "none" else 0
-    return 2 * (convolutions + (len(agent.config.hidden_sizes) or 3)) + memory
+    return 2 * (layers + (len(agent.config.hidden_sizes) or 3)) + memory

@@ -103,7 +103,8 @@ def evaluate(
         workers: number of processes; None decides by the number of episodes.
 
     Raises:
-        UserError: the environment cannot be started or failed in every episode, or the policy returned NaN.
+        UserError: the environment cannot be started or failed in every episode, no episode is asked for, or the policy
+            returned NaN.
     """
     job = EpisodeBatch(environment, deterministic, range(seed, seed + episodes))
     [evaluation] = _evaluations(policy, action_map, [job], restarts, workers)
@@ -113,6 +114,8 @@ def evaluate(
 def _evaluations(
     policy: Policy, action_map: ActionMap, jobs: Sequence[EpisodeBatch], restarts: int, workers: int | None
 ) -> list[Evaluation]:
+    if not all(len(job.seeds) for job in jobs):
+        raise UserError("no episode is asked for: expected 1 or more")
     evaluations = [Evaluation.of(episodes) for episodes in play_all(policy, action_map, jobs, restarts, workers)]
     for job, evaluation in zip(jobs, evaluations):
         if len(evaluation.faults) == len(job.seeds):

@@ -205,7 +205,8 @@ def _read_grouped(
         for setting in sorted(_all_settings(config), key=lambda setting: not setting.main)
     ]
     typed = read(arguments, words, program, description, HELP_ALL)
-    changes = {name: value for name, value in typed.items() if value != defaults[name]}
+    flags = names_of_flags(words)  # a value that is typed is checked, even if it is the preset's
+    changes = {name: value for name, value in typed.items() if value != defaults[name] or name in flags}
     return (
         config.replace(**{name: value for name, value in changes.items() if hasattr(config, name)}),
         options.replace(**{name: value for name, value in changes.items() if hasattr(options, name)}),

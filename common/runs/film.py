@@ -169,7 +169,8 @@ def film_into(
             functools.partial(_film, path, policy, action_map, environment, gif, seed, restarts), policy, environment
         )
     except BaseException as error:
-        remove_unfinished(folder, name)  # of a process that drew and was ended
+        with contextlib.suppress(OSError):  # there may be no such folder
+            remove_unfinished(folder, name)  # of a process that drew and was ended
         if not isinstance(error, UserError):
             raise
         return f"not filmed: {error}", None

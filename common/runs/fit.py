@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 
 from common.config import TrainingConfig
+from common.envs.action_masks import first_allowed
 from common.envs.environment import Environment, environment_of
+from common.envs.spaces import action_map, choices
 from common.envs.vector_env import resolve_backend
 from common.envs.worker_processes import cores, in_background
 from common.progress import duration
@@ -118,14 +121,23 @@ def _pace(config: TrainingConfig, environment: Environment, backend: str, second
 
 def measured_pace(environment: Environment, seconds: float) -> Pace:
     """The pace of one environment, from a thousand steps or those of so many seconds."""
-    steps, length, longest, over = 0, 0, math.nan, False
+    steps, length, longest, over, random = 0, 0, math.nan, False, np.random.default_rng(0)
     with closed(environment.make()) as env:
-        env.reset(seed=0)
+        observation, _ = env.reset(seed=0)
         began = time.perf_counter()
         while (spent := time.perf_counter() - began) < seconds and steps < 1000:
             if over:
                 longest, length = np.fmax(length, longest), 0
-                env.reset()
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                observation, _ = env.reset()
+            action = env.action_space.sample()
+            if environment.action_masks:
+                action = _allowed(env.action_space, observation, random)
+            observation, _, terminated, truncated, _ = env.step(action)
             steps, length, over = steps + 1, length + 1, terminated or truncated
     return Pace(spent / max(1, steps), float(longest))
+
+
+def _allowed(space: gymnasium.Space, observation: np.ndarray, random: np.random.Generator) -> Any:
+    """A random one of the actions that the mask at the end of an observation [S + Σ choices] allows."""
+    mask = observation[-sum(choices(space)) :]
+    return action_map(space)(first_allowed(mask * (1 - random.random(len(mask))), space)[None])[0]

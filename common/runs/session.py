@@ -197,8 +197,9 @@ def _train(
     resumed = options.resume is not None
     finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
     last, _ = _last_row(folder)
+    warnings: list[str] = []
     if resumed:
-        _restore(trainer, folder, screen)
+        _restore(trainer, folder, screen, warnings.append)
     after = trainer.epoch if resumed else None
     content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
@@ -211,6 +212,8 @@ def _train(
             f"{config.steps_per_epoch:,} steps, in {folder}"
             + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
+        for warning in warnings:
+            screen.say(f"warning: {warning}")
         trainer.warn = screen.say
         if trainer.live is not None:
             trainer.live.watch(folder)
@@ -252,17 +255,15 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     return f"{weights}; start a new run with other settings, or continue with {resume}"
 
 
-def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal) -> None:
+def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:
     """Load the newest whole checkpoint into the trainer; without any checkpoint the run begins again."""
     _, _, damage = run_folder.read_content(folder, {trainer.config.METHOD: type(trainer.config)})
     if damage:
-        screen.say(
-            f"warning: {folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint"
-        )
+        warn(f"{folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint")
     if not checkpoint.generations(folder / CHECKPOINTS):
-        screen.say("warning: the run was interrupted before its first checkpoint, so it starts again with epoch 1")
+        warn("the run was interrupted before its first checkpoint, so it starts again with epoch 1")
         return
-    number, state = checkpoint.load_newest(folder / CHECKPOINTS, lambda line: screen.say(f"warning: {line}"))
+    number, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
     if number > trainer.config.epochs:
         raise UserError(f"{folder} has {number} epochs already: ask for as many or more with --epochs")
     run_folder.check_same_settings(folder, trainer.config, checkpoint.settings_of(state))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 from same_state import assert_same_state
-from tiny_envs import Target
+from tiny_envs import PointAtDot, Target
 
 from common import arrays_file
 from common.errors import UserError
@@ -30,6 +30,7 @@ CASES = {
     "shared torso": (PPOAgentTrainer, PPO.replace(shared_torso=True)),
     "memory": (PPOAgentTrainer, PPO.replace(memory="gru", memory_size=4)),
     "own networks": (PPOAgentTrainer, PPO.replace(networks="tiny_envs:make_networks", hidden_sizes=(8,))),
+    "images": (PPOAgentTrainer, PPO.replace(env="tests/DotAndSign-v0", convolutions=("4x3/2",), hidden_sizes=(8,))),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
     "crossq": (SACAgentTrainer, SACConfig(**QUICK, **OFF, crossq=True)),
@@ -93,6 +94,7 @@ class ThreeJoints(ThreeDoors):
         ("shared torso", ThreeDoors, "the heads of the network"),
         ("memory", ThreeDoors, "the heads of the actor"),
         ("own networks", ThreeDoors, "the heads of the actor"),
+        ("images", PointAtDot, "the heads of the actor"),
         ("td3", ThreeJoints, "the heads of the actor, the critics"),
         ("sac", ThreeJoints, "the heads of the actor, the critics"),
     ],
@@ -106,7 +108,7 @@ def test_other_actions_keep_the_hidden_layers_and_are_told_in_a_line(name, make_
     mine = trainer.agent.parameters()
     fresh.close()
     if f"{network}/0" in mine:
-        hidden = 7 if name == "memory" else 4  # arrays
+        hidden = {"memory": 7, "images": 6}.get(name, 4)  # arrays
         for i in range(hidden):
             np.testing.assert_array_equal(mine[f"{network}/{i}"], theirs[f"{network}/{i}"])
         np.testing.assert_array_equal(mine[f"{network}/{hidden}"], drawn[f"{network}/{hidden}"])

@@ -37,9 +37,9 @@ def test_a_stored_space_is_the_same(space, tmp_path):
     assert from_json(read_json(tmp_path / "space.json")) == space
 
 
-@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Nested-v0", "tests/Dot-v0", "tests/Target-v0"])
+@pytest.mark.parametrize("env", [f"tests/{name}-v0" for name in ("Matching", "Nested", "DotAndSign", "Dot", "Target")])
 def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path, monkeypatch):
-    settings = SMALL | ({"convolutions": ("4x3/2",)} if env == "tests/Dot-v0" else {})
+    settings = SMALL | ({"convolutions": ("4x3/2",)} if "Dot" in env else {})
     trained = train(env=env, runs_folder=str(tmp_path), **settings)
     envs = gymnasium.make_vec(env, num_envs=3, vectorization_mode="sync")
     one = gymnasium.make(env)
@@ -58,6 +58,14 @@ def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path
         agent.evaluate(1)
     with pytest.raises(UserError, match=r"the observation is .*: expected one of"):
         agent.act(np.zeros((2, 2, 7)))
+
+
+@pytest.mark.parametrize("which", [{"weights": "Best"}, {"weights": "last"}, {"stage": "halfway"}])
+def test_weights_and_stages_that_an_agent_has_not_are_refused(which):
+    with pytest.raises(UserError, match=r"expected (best|untrained or half-way or trained)$"):
+        load("pendulum", **which)
+    with pytest.raises(UserError, match=r"(holds no run|expected (best or last|trained))$"):
+        load(Path(__file__).parents[1] / "data" / "run", **which | {"weights": "newest"})
 
 
 def test_a_mask_is_given_with_the_observation(tmp_path):

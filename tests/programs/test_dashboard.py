@@ -74,6 +74,23 @@ def test_changes_have_the_epoch_whose_update_used_them_first(run):
     ]
 
 
+@pytest.mark.parametrize("text", [None, "{"])
+def test_a_file_that_is_refused_or_removed_leaves_the_values_as_they_were_last(run, text):
+    table = (run / run_folder.RESULTS).read_text().splitlines()
+    column = table[0].split(",").index("hp_clip_range")
+    last = table[-1].split(",")
+    last[column] = "0.1"
+    (run / run_folder.RESULTS).write_text("\n".join([*table[:-1], ",".join(last)]) + "\n")
+    (run / FILE).unlink(missing_ok=True)
+    if text:
+        (run / FILE).write_text(text)
+    state = run_state.read_state(run)
+    assert state.live["clip_range"] == 0.1 and [epoch for epoch, _ in state.changes] == [4]
+    if text is None:
+        run_state.change(run, "passes", 3)
+        assert json.loads((run / FILE).read_text())["values"]["clip_range"] == 0.1
+
+
 def test_a_run_says_whether_it_is_finished(run):
     assert run_state.read_state(run).status.startswith("Not finished: 4 of 4 epochs")  # its weights are not chosen yet
     finished.note(run, finished.ADOPT, 4)

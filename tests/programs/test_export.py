@@ -198,6 +198,8 @@ def test_onnx_is_written_where_it_is_wanted_and_an_old_one_does_not_stay(tmp_pat
     assert (tmp_path / "policy.onnx").exists()
     policy_files.export(other, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.tflite", "saved_model"]
+    with pytest.raises(UserError, match="already has these files"):
+        policy_files.copy(other, UNEVEN, tmp_path, tmp_path)
 
 
 def test_without_its_package_onnx_is_refused_before_anything_is_written(tmp_path, monkeypatch):

@@ -317,8 +317,9 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     line = "stopped after epoch 2 of 4, which is saved: run this cell again to continue"
     assert shown[-1]["text/plain"].endswith(line)
     assert " left" not in shown[-1]["text/plain"]
+    (stopped / "config.json").write_text("{")
     assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
-    assert "continuing after epoch 2" in shown[-1]["text/plain"]
+    assert "warning: " in shown[-1]["text/plain"] and "continuing after epoch 2" in shown[-1]["text/plain"]
     assert learned(stopped) == learned(whole)
     shown.clear()
     assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do

@@ -99,7 +99,7 @@ def test_an_agent_acts_like_the_run_and_says_where_it_is_from(trained, swinger):
     assert (card["environment"], card["run_epochs"], card["run_steps"]) == ("Pendulum-v1", 3, 320)
     assert [stage["epoch"] for stage in card["stages"].values()] == [0, card["stages"]["half-way"]["epoch"], 3]
     assert (folder / "evaluation.json").read_bytes() == (trained / "evaluation.json").read_bytes()
-    assert lines[-1] == f"{folder}: python -m programs watch swinger"
+    assert lines[-1] == f"{folder}: python -m programs watch {folder.as_posix()}"
     assert lines[-4].startswith("untrained: 0 steps, score ") and lines[-2].startswith("trained: 320 steps")
     assert [path.name for path in folder.parent.iterdir()] == ["swinger"]
 

@@ -96,6 +96,24 @@ def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
     assert "small, seed 0: done after 61.0 minutes" in log.seen
 
 
+def test_a_run_that_was_scored_before_its_end_is_not_done(tmp_path):
+    run = run_in(tmp_path)
+    (Path(run.folder) / run_folder.CHECKPOINTS).mkdir(parents=True)
+    (Path(run.folder) / run_folder.EVALUATION).touch()
+    assert not run.is_done
+    (Path(run.folder) / run_folder.BEST_AGENT).touch()
+    assert run.is_done
+
+
+def test_an_error_ends_the_pool_without_waiting_for_what_it_does():
+    began = time.monotonic()
+    with pytest.raises(UserError), worker_pool.worker_pool(1, None) as submit:
+        for _ in range(3):
+            submit(time.sleep, 60)
+        raise UserError("one run failed")
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.parametrize("where", ["here", "on a cluster"])
 def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are(where):
     lost, wrong = Future(), Future()

@@ -225,6 +225,8 @@ def test_an_environment_that_always_fails_is_one_line():
         with pytest.raises(UserError) as refusal:
             evaluate(Still(), action_map(Box(-1, 1, (1,))), find_environment(env, 50), 3, True, restarts=1)
         assert words in str(refusal.value) and "\n" not in str(refusal.value)
+    with pytest.raises(UserError, match="no episode is asked for"):
+        evaluate(Still(), action_map(Box(-1, 1, (1,))), find_environment("tests/Target-v0", 50), 0, True)
 
 
 def test_a_policy_of_nan_is_one_line(agent):

@@ -24,6 +24,7 @@ from common.envs import worker_processes
 from common.envs.environment import Environment, find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
+from common.envs.seeded_episodes import RestorePoint
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.nets import distributions
 from common.nets.network import MAX_STD
@@ -108,6 +109,25 @@ def test_one_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, ki
     processes = getattr(group, "processes", [])
     group.close()
     assert not any(process.is_alive() for process in processes)
+
+
+def test_a_start_that_fails_leaves_the_other_environments_running(tmp_path):
+    class Busy(tiny_envs.Plain):
+        def reset(self, **options):
+            if (tmp_path / "busy").exists():
+                raise OSError("Address already in use")
+            return super().reset(**options)
+
+    group = ProcessGroup(find_environment("", 9, maker=Busy), 3)
+    group.reset(0)
+    (tmp_path / "busy").touch()
+    with pytest.raises(UserError, match="cannot be started"):
+        group.restore({1: RestorePoint(1)})
+    (tmp_path / "busy").unlink()
+    group.restore({1: RestorePoint(1)})
+    group.send(np.zeros((3, 1), np.float32))
+    assert list(group.recv().rewards) == [1.0] * 3
+    group.close()
 
 
 def test_processes_step_as_this_process_does():

@@ -249,6 +249,15 @@ def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
     assert len(said) == 1 and "was lost (it did not answer within 2 s); another one steps its 1 shard again" in said[0]
 
 
+def test_after_they_were_closed_workers_start_again(on):
+    collector, team = on(2)
+    epochs(collector, 0, 1)
+    with collector.aside(1):
+        assert not team.workers
+    epochs(collector, 1, 2)
+    assert team.ready
+
+
 def test_shards_are_spread_evenly_over_workers_that_come_and_go(on):
     def load() -> list[int]:
         return sorted(Counter(worker.number for worker in team.homes.values()).values())

@@ -122,6 +122,8 @@ def test_pictures_that_make_no_film_are_one_line(size, why, tmp_path, monkeypatc
     line, path = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Lengths-v0"))
     assert re.fullmatch(f"not filmed: .*{why}.*", line) and path is None
     assert not list(tmp_path.iterdir())
+    line, path = film_into(tmp_path / "new", Still(), ACTIONS, find_environment("tests/Target-v0"))
+    assert line.startswith("not filmed: ") and path is None
 
 
 def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):

@@ -207,6 +207,8 @@ def test_the_pace_is_measured():
     slow = fit.measured_pace(find_environment("", maker=Stops, env_kwargs={"seconds": 0.02}), 0.3)
     assert 0.02 <= slow.step < 0.06 and slow.episode == 5
     assert fit.measured_pace(find_environment("", maker=Stops), 0.3).step < 0.001
+    masked = find_environment("tests/Doors-v0", action_masks=True)  # which raises at a forbidden action
+    assert 1 < fit.measured_pace(masked, 0.3).episode <= 6
 
 
 # -- what is seen --

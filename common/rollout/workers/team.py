@@ -138,6 +138,10 @@ class Team:
             UserError: as many workers as may be were lost with the same shard, or the cluster is gone.
         """
         self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
+        if not self.workers:  # they were ended by `close`
+            self._has_begun = False
+            for _ in range(self._number):
+                self._start()
         self._admit()
         with self._cluster_checked():
             shared = None if policy is None else self._ray.put(policy)
