@@ -299,7 +299,7 @@ def japanese(words: str) -> str:
     table, began = study(words).split("\n\n")
     for cell, translated in JAPANESE.items():
         table = table.replace(f"| {cell} |", f"| {translated} |")
-    return f"{table}\n\n{began.split()[-1].strip('.')} に開始。"
+    return f"{table}\n\n学習の開始日は {began.split()[-1].strip('.')} です。"
 
 
 def looks(words: str) -> str:
