@@ -116,6 +116,15 @@ def test_a_resumed_run_is_the_same_and_exports_act_alike(name, tmp_path):
     assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
 
 
+def test_the_pages_network_of_an_image_and_numbers_learns_and_is_exported(tmp_path):
+    config = PPO.replace(env="tests/DotAndSign-v0", max_episode_steps=None)
+    trainer = PPOAgentTrainer(config, make_networks=make("seeing.py"))
+    trainer.train(1)
+    written = policy_files.export(trainer.agent, tmp_path, onnx=True)
+    trainer.close()
+    assert [file.path.name for file in written] == ["saved_model", "policy.tflite", "policy.onnx"]
+
+
 def agent_with(make_networks, space=Discrete(3), **changes):  # noqa: B008
     return Agent(OBSERVATIONS, space, PPOConfig(**changes), 1, make_networks)
 
