@@ -16,16 +16,19 @@ from ppo.presets import DEFAULT, PRESETS
 PAIRS = (("bipedal-walker-2021", DEFAULT), ("cartpole", "cartpole-corrected"), ("breakout-2021", "breakout"))
 STUDY = "[three seeds](studies/first-command.md)"
 WORTH = {
-    "reward_design": f"{STUDY}: if all three (with `fall_cost` and `action_cost`) are left out, no seed is solved in 1.7 million steps",
+    "reward_design": f"{STUDY}: if all three (with `fall_cost` and `action_cost`) are left out, no seed is solved in "
+    "1.7 million steps",
     "fall_cost": "see `reward_design`",
     "action_cost": "see `reward_design`; a median episode of 314, and 308 with half the cost",
     "backend": f"{STUDY}: no difference in steps is shown; EnvPool takes less time",
-    "hidden_sizes": f"{STUDY}: with the next three, a first validation of 300 after 285,696 steps, without after 900,096",
+    "hidden_sizes": f"{STUDY}: with the next three, a first validation of 300 after 285,696 steps, without after "
+    "900,096",
     "initial_gains": "see `hidden_sizes`",
     "mean_activation": "see `hidden_sizes`",
     "initial_std": "see `hidden_sizes`",
     "noise_color": f"{STUDY}: no difference in steps is shown; gaits of 303 to 310, and 295 to 300 with 0.5",
-    "reused_trajectories": f"{STUDY}: a first validation of 300 after 285,696 steps, and after 666,624 if each is used once for all passes",
+    "reused_trajectories": f"{STUDY}: a first validation of 300 after 285,696 steps, and after 666,624 if each is used "
+    "once for all passes",
     "desired_kl": f"{STUDY}: no difference is shown",
     "stop_score": "with 301 and no margin, three of nine seeds stopped by luck, below 300",
     "entropy_coefficient": "[ten seeds of each](studies/entropy-bonus.md)",

@@ -158,8 +158,8 @@ INTRODUCTION = """
 # Gallery
 
 Trained agents come with the project. You can watch them at once, without training. If you build the site,
-[three of them act live](live.md), and you can push them. Most films show an agent before, half-way through and after its
-training. Two show it before and after.
+[three of them act live](live.md), and you can push them. Most films show an agent before, half-way through and after
+its training. Two show it before and after.
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
@@ -184,8 +184,8 @@ panel turns pale when its episode ends, or after the twenty seconds.
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
 because each takes 7 MB. An episode of it is a game of five lives, and a step is four frames.
 
-The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from the one
-there for the same preset and seed. The agents were trained with
+The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from
+the one there for the same preset and seed. The agents were trained with
 other commits, and some on another kind of processor. Each commit stands below its table; a + means
 that files were changed since. A seed repeats a run
 [only under the same conditions](runs.md#the-same-to-the-byte). For example, `walker` was trained with the preset
