@@ -27,8 +27,8 @@ WORTH = {
     "mean_activation": "see `hidden_sizes`",
     "initial_std": "see `hidden_sizes`",
     "noise_color": f"{STUDY}: no difference in steps is shown; gaits of 303 to 310, and 295 to 300 with 0.5",
-    "reused_trajectories": f"{STUDY}: a first validation of 300 after 285,696 steps, and after 666,624 if each is used "
-    "once for all passes",
+    "reused_trajectories": f"{STUDY}: a first validation of 300 after 285,696 steps, and after 666,624 if each is "
+    "used once for all passes",
     "desired_kl": f"{STUDY}: no difference is shown",
     "stop_score": "with 301 and no margin, three of nine seeds stopped by luck, below 300",
     "entropy_coefficient": "[ten seeds of each](studies/entropy-bonus.md)",
