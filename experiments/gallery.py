@@ -187,7 +187,7 @@ because each takes 7 MB. An episode of it is a game of five lives, and a step is
 The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from
 the one there for the same preset and seed. The agents were trained with
 other commits, and some on another kind of processor. Each commit stands below its table; a + means
-that files were changed since. A seed repeats a run
+that the files differed from it. A seed repeats a run
 [only under the same conditions](runs.md#the-same-to-the-byte). For example, `walker` was trained with the preset
 `bipedal-walker` and seed 0, and scores more here than there.
 """

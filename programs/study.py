@@ -1,8 +1,8 @@
 """Run a study over seeds and summarise it: python -m programs study walker --into runs/again
 
-Every run is an ordinary one, in FOLDER/STUDY/NAME. A study that was interrupted continues: runs that have an
-evaluation.json are not repeated, and one that was cut off continues from its newest checkpoint. Without --into the
-folder is experiments/results, which holds the recorded runs: only what is missing there is run.
+Every run is an ordinary one, in FOLDER/STUDY/NAME. A study that was interrupted continues: runs that are
+trained and evaluated are not repeated, and one that was cut off continues from its newest checkpoint. Without --into
+the folder is experiments/results, which holds the recorded runs: only what is missing there is run.
 """
 
 import shlex

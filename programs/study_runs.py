@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from common import progress
 from common.errors import StoppedError, UserError
-from common.runs import checkpoint, run_folder
+from common.runs import checkpoint, finished, run_folder
 from common.runs.one_process import only_here
 from common.runs.terminal import Terminal
 from programs import train
@@ -30,10 +30,11 @@ class StudyRun(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether it was trained to its end and evaluated; recorded runs keep no checkpoints and no weights."""
+        """Whether it was trained and evaluated; of recorded runs, which keep no checkpoints, the scores say so."""
         folder = Path(self.folder)
-        is_trained = (folder / run_folder.BEST_AGENT).exists() or not (folder / run_folder.CHECKPOINTS).exists()
-        return is_trained and (folder / run_folder.EVALUATION).exists()
+        if (folder / run_folder.CHECKPOINTS).exists():
+            return finished.is_done(folder, finished.EVALUATE, finished.epochs_of(folder))
+        return (folder / run_folder.EVALUATION).exists()
 
     def epochs(self) -> int:
         """How many it has trained."""
@@ -75,7 +76,7 @@ def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:
     """Train every run that is not done, `workers` of them at once, and show how far they are.
 
     Raises:
-        UserError: a run failed; those that run beside it are stopped, and continue with the next start.
+        UserError: a run failed; those that run beside it are trained to their end first.
         StoppedError: a signal stopped a run, which saved a checkpoint.
     """
     waiting = [run for run in runs if not run.is_done]
@@ -91,7 +92,12 @@ def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:
                 running[submit(train_run, run)], began[run] = run, time.monotonic()
             for future in wait(running, timeout=LOOK, return_when=FIRST_COMPLETED).done:
                 run = running.pop(future)
-                _check_ended(run, *result_of(future))
+                try:
+                    _check_ended(run, *result_of(future))
+                except UserError as error:
+                    if running:
+                        print(f"{error}; this study ends when the runs beside it have ended", flush=True)
+                    raise
                 print(f"{run.label}: done after {(time.monotonic() - began[run]) / 60:.1f} minutes", flush=True)
             epochs = ", ".join(f"{run.label}: {run.epochs()}" for run in running.values())
             progress.tell(f"runs; epochs so far: {epochs}", len(began) - len(running), len(began) + len(waiting))

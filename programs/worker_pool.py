@@ -32,10 +32,8 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
         with ProcessPoolExecutor(max(1, workers), context, max_tasks_per_child=calls) as pool:
             try:
                 yield pool.submit
-            except BaseException:  # what waits does not begin, what runs is asked to stop
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                pool.shutdown(cancel_futures=True)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # what waits does not begin
                 raise
         return
     with contextlib.closing(Cluster(cluster, workers)):

@@ -199,7 +199,11 @@ def _train(
     last, _ = _last_row(folder)
     warnings: list[str] = []
     if resumed:
-        _restore(trainer, folder, screen, warnings.append)
+        try:
+            _restore(trainer, folder, screen, warnings.append)
+        except BaseException:
+            _say_warnings(screen, warnings)
+            raise
     after = trainer.epoch if resumed else None
     content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
@@ -212,8 +216,7 @@ def _train(
             f"{config.steps_per_epoch:,} steps, in {folder}"
             + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
-        for warning in warnings:
-            screen.say(f"warning: {warning}")
+        _say_warnings(screen, warnings)  # not before: a notebook then clears its lines
         trainer.warn = screen.say
         if trainer.live is not None:
             trainer.live.watch(folder)
@@ -244,6 +247,11 @@ def _train(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"
     )
+
+
+def _say_warnings(screen: Terminal, warnings: list[str]) -> None:
+    for warning in warnings:
+        screen.say(f"warning: {warning}")
 
 
 def _what_is_left(folder: Path, config: TrainingConfig) -> str:

@@ -102,6 +102,7 @@ def test_a_worker_has_no_tensorflow_and_only_this_machine_reaches_it(on):
         problem, (address, _), _ = ray.get(worker.actor.hello.remote())
         assert (problem, address) == ("", "127.0.0.1")
         modules = ray.get(worker.actor.__ray_call__.remote(lambda _: {name.split(".")[0] for name in sys.modules}))
+        assert ray.get(worker.actor.__ray_call__.remote(lambda _: os.nice(0))) == os.nice(0)  # not Ray's low priority
         assert "numpy" in modules and not {"tensorflow", "keras", "tf_keras", "matplotlib", "scipy"} & modules
     listening: dict[str, set[str]] = {}  # name of a process → the addresses that it listens on
     for process in psutil.Process().children(recursive=True):

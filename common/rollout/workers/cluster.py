@@ -55,6 +55,7 @@ class Cluster:
         os.environ.update(QUIET)
         if address is None:  # no network reaches it, and it asks for a token
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # its servers listen on 127.0.0.1 alone
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 gives way to whatever else the machine does
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
         try:
             import ray
