@@ -197,13 +197,7 @@ def _train(
     resumed = options.resume is not None
     finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
     last, _ = _last_row(folder)
-    warnings: list[str] = []
-    if resumed:
-        try:
-            _restore(trainer, folder, screen, warnings.append)
-        except BaseException:
-            _say_warnings(screen, warnings)
-            raise
+    warnings = _restored(trainer, folder, screen) if resumed else []
     after = trainer.epoch if resumed else None
     content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
@@ -216,7 +210,7 @@ def _train(
             f"{config.steps_per_epoch:,} steps, in {folder}"
             + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
-        _say_warnings(screen, warnings)  # not before: a notebook then clears its lines
+        _warn(screen, warnings)  # not before: a notebook then clears its lines
         trainer.warn = screen.say
         if trainer.live is not None:
             trainer.live.watch(folder)
@@ -249,9 +243,20 @@ def _train(
     )
 
 
-def _say_warnings(screen: Terminal, warnings: list[str]) -> None:
+def _warn(screen: Terminal, warnings: list[str]) -> None:
     for warning in warnings:
         screen.say(f"warning: {warning}")
+
+
+def _restored(trainer: "TrainerBase", folder: Path, screen: Terminal) -> list[str]:
+    """The warnings of `_restore`; if it fails, they are said before its error."""
+    warnings: list[str] = []
+    try:
+        _restore(trainer, folder, screen, warnings.append)
+    except BaseException:
+        _warn(screen, warnings)
+        raise
+    return warnings
 
 
 def _what_is_left(folder: Path, config: TrainingConfig) -> str:

@@ -182,7 +182,7 @@ def test_networks_of_ones_own_are_typed_again(tmp_path, without_exports, monkeyp
     assert capsys.readouterr().err.endswith(f"type it yourself with {' '.join(typed)}\n")
     code, agents = ships(monkeypatch, tmp_path / "tiny", *typed)
     assert code == 0
-    assert capsys.readouterr().out.endswith(f"python -m programs watch swinger {' '.join(typed)}\n")
+    assert capsys.readouterr().out.endswith(f"watch {agents / 'swinger'} {' '.join(typed)}\n")
     observations = np.random.default_rng(0).standard_normal((30, 3)).astype(np.float32)
     agent, run = (
         shipped.load(agents / "swinger", networks=typed[1])[0],
