@@ -1,7 +1,7 @@
-"""Recurrent and masked PPO side by side with Stable-Baselines3's contrib: python benchmarks/curve_speed.py
+"""PPO side by side with Stable-Baselines3's, recurrent and masked too: python benchmarks/curve_speed.py
 
 As `speed.py` does it: processes of their own, by turns, whole epochs of collecting and learning by the wall clock. The
-settings are those of `learning_curves.py`. Three rounds take about eight minutes of two quiet cores.
+settings are those of `learning_curves.py`. Three rounds take about fifteen minutes of two quiet cores.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from curve_contestants import CONTRIB, CONTRIB_ONE_THREAD, OURS, Job
+from curve_contestants import OURS, SB3, SB3_ONE_THREAD, Job
 from peers.tasks import TASKS
 from speed import RaceArguments, run_race
 
@@ -27,21 +27,29 @@ class Setting:
     epochs: int
     required: dict[str, float]
     ours: str = OURS
+    rollouts: tuple[int, int] | None = None  # steps of an epoch of ours and of theirs, where they differ
 
     def job(self, contestant: str) -> Job:
         our_name, their_name = self.chosen
-        steps = TASKS[self.task].contestants[our_name].settings["steps_per_epoch"]
-        return Job(contestant, self.task, our_name if contestant == OURS else their_name, steps, self.epochs)
+        ours, theirs = self.rollouts or (TASKS[self.task].contestants[our_name].settings["steps_per_epoch"],) * 2
+        if contestant == OURS:
+            return Job(contestant, self.task, our_name, ours, self.epochs)
+        return Job(contestant, self.task, their_name, theirs, max(2, self.epochs * ours // theirs))
 
 
 LSTMS, MASKED = ("ours-zoo-lstm", "sb3-contrib-zoo"), ("ours-masked", "sb3-contrib-masked")
-AIMS = {CONTRIB: 1.2, CONTRIB_ONE_THREAD: 1.2}
+FIRST = "The first command, and PPO of rl-zoo3"
+AIMS = {SB3: 1.2, SB3_ONE_THREAD: 1.2}
 SETTINGS = (
+    Setting(FIRST, "walker-ppo", ("ours-first", "sb3-zoo"), 85, AIMS, rollouts=(3072, 65_536)),  # before it may stop
     Setting("RecurrentPPO, CartPole without speeds", "cartpole-hidden", LSTMS, 10, AIMS),
     Setting("MaskablePPO, Queens", "queens-masked", MASKED, 20, AIMS),
     Setting("MaskablePPO, Taxi", "taxi-masked", MASKED, 10, AIMS),
 )
-NOTES = "Both have the same networks and settings, those of `peers/tasks.py`, and nothing is scored."
+NOTES = (
+    "Nothing is scored. Settings are those of `peers/tasks.py`. Both have the same networks and settings, except in "
+    "the first row: there the first command races with rl-zoo3's settings."
+)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 rl-zoo3's settings are those of its files `hyperparameters/*.yml` at commit 22e3ff2 (23 April 2026). "defaults" are
 what the library itself uses if nothing is said. "ours-zoo" are our methods with rl-zoo3's settings; "ours" are our
-presets without mirrors, "ours-mirror" those with them, and "ours-unshaped" those without shaped rewards.
+presets without mirrors, "ours-mirror" those with them, "ours-unshaped" those without shaped rewards, and "ours-first"
+is the first command, which ends when the walker is solved.
 """
 
 from collections.abc import Callable
@@ -286,6 +287,7 @@ TASKS = {
             "ours-unshaped": Contestant("ours", "bipedal-walker-fast-continued", _UNSHAPED),
             "ours": Contestant("ours", "bipedal-walker-fast-continued"),
             "ours-mirror": Contestant("ours", "bipedal-walker-long"),
+            "ours-first": Contestant("ours", "bipedal-walker-fast"),
         },
     ),
     "walker-tqc": Task(
