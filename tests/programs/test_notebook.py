@@ -430,7 +430,7 @@ def test_a_run_in_the_background_does_not_outlive_its_program(settings, tmp_path
 
 
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
-    run = notebook.start("pendulum", settings.replace(epochs=60), tmp_path)
+    run = notebook.start("pendulum", settings.replace(epochs=15), tmp_path)
     opened, display_open = [], display.Screen.open
     monkeypatch.setattr(display.Screen, "open", lambda screen: opened.append(screen) or display_open(screen))
     run.wait(epoch=2)
@@ -441,7 +441,7 @@ def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, s
     assert len(opened) == 1
     notebook.show_changes(folder, "clip_range")
     values = run_folder.read_results(folder)["hp_clip_range"]
-    assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 60
+    assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 15
     assert "image/png" in shown[-1]
     with pytest.raises(UserError, match="is over"):
         run.live["clip_range"] = 0.1
