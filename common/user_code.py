@@ -15,7 +15,7 @@ import gymnasium
 from common.errors import UserError
 
 _HERE = Path(__file__).resolve().parent
-_OURS = tuple(str(_HERE.parent / name) for name in ("common", "ppo", "companions", "programs"))
+_OURS = tuple(str(_HERE.parent / name) + os.sep for name in ("common", "ppo", "companions", "programs"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LONGEST = 300  # characters of an error's message
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)  # around what Keras says of an error within a layer

@@ -24,7 +24,7 @@ UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
 
 @dataclass(frozen=True, kw_only=True)
 class SACResult(EpochResult):
-    """An epoch of SAC or TQC; losses, values, entropy and temperature are means over its updates, NaN without any."""
+    """An epoch of SAC, TQC or CrossQ; losses, values, entropy and temperature are means over its updates, or NaN."""
 
     mean_value: float = column("losses")  # of the first critic
     mean_target: float = column("losses")  # of what the critics learn
@@ -37,4 +37,4 @@ class SACResult(EpochResult):
 
 
 SAC_UPDATE_METRICS = (*UPDATE_METRICS, "entropy", "temperature")
-"""What an update of SAC or TQC returns, in this order."""
+"""What an update of SAC, TQC or CrossQ returns, in this order."""

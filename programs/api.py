@@ -62,15 +62,15 @@ def train(
     """
     chosen = {name: settings.pop(name) for name in OPTIONS & set(settings)}
     chosen_again = None
-    if "resume" in chosen:
+    if chosen.get("resume") is not None:
         folder = chosen["resume"] = Path(chosen["resume"])
         preset, saved = read_config(folder, **typed or {})
         config = replaced(preset, saved, settings)
         check_same_run(saved, config, folder)
         options = run_folder.read_options(folder, KINDS).replace(**chosen)
     else:
-        preset = preset or (presets.preset_for(settings["env"]) if "env" in settings else presets.FOR_ANY)
-        preset, _, config = find_preset(preset)
+        preset = preset or (presets.preset_for(settings["env"]) if settings.get("env") else presets.FOR_ANY)
+        preset, _, config = find_preset(preset, **{name: settings.get(name) for name in run_folder.TYPED})
         config, options = replaced(preset, config, settings), RunOptions(**chosen)
         chosen_again = [*settings, *chosen] if preset == presets.FOR_ANY and make_env is None else None
     make_trainer = functools.partial(
@@ -78,7 +78,8 @@ def train(
         make_networks=make_networks, reward_design=reward_design,
     )  # fmt: skip
     folder = session.run(make_trainer, preset, config, options, on_epoch=on_epoch, typed=chosen_again)
-    again = {name: getattr(config, name) for name in (run_folder.TYPED if make_env is None else ("networks",))}
+    stored = run_folder.read_content(folder, KINDS)[1]  # which names the environment with its version
+    again = {name: getattr(stored, name) for name in (run_folder.TYPED if make_env is None else ("networks",))}
     return TrainedAgent(folder, make_env=make_env, make_networks=make_networks, typed=again)
 
 
@@ -160,7 +161,7 @@ class TrainedAgent:
         if shipped.is_shipped(folder):
             agent = shipped.agent_of(shipped.policy_path(folder, stage), self.config, seen)
         else:
-            agent = new_agent(self.config, seen, make_networks)
+            agent = new_agent(self.config.replace(device="auto"), seen, make_networks)  # the run's card may be missing
             agent.read_weights(weights_of(folder, self.config, weights))
         self._policy, self._action_map = agent.acting_policy(), agent.action_map
         self._playing = InEpisodes(self._policy, 1)

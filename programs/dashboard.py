@@ -35,3 +35,7 @@ def main() -> None:
             raise UserError("NiceGUI is not installed: run 'pip install -r requirements/dashboard.txt'") from None
         print(f"{arguments.run} is shown on http://127.0.0.1:{listener.getsockname()[1]} until Ctrl-C", flush=True)
         run_page.serve(arguments.run, listener)
+
+
+if __name__ == "__main__":
+    main()

@@ -45,6 +45,8 @@ class Arguments(RunArguments):
         super().__post_init__()
         if not self.episodes and not self.films:
             raise UserError("0 episodes leave nothing to do but a film: give --episodes 1 or more")
+        if self.output is not None and self.output.is_dir():
+            raise UserError(f"--output {self.output} is a folder: expected the name of a JSON file")
         if self.gif and not self.films:
             raise UserError("--gif has no effect for an agent that comes with its film: leave it out")
 

@@ -252,6 +252,8 @@ def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx:
     _check_free(folder)
     if folder.resolve() == source.resolve():
         raise UserError(f"{folder} already has these files: choose another folder with --out")
+    if onnx and not (source / ONNX).exists():
+        raise UserError(f"{source} has no {ONNX}: leave out --onnx, or export a run")
     names = [name for name in READ if (source / name).exists() and (onnx or name != ONNX)]
     differences = {name: largest_difference(READ[name](source / name), agent, observations) for name in names}
     for name, difference in differences.items():

@@ -37,13 +37,12 @@ def read_preset(path: Path, **typed: Any) -> tuple[str, Method, TrainingConfig]:
             as far as `trust.check_trusted` allows.
 
     Raises:
-        UserError: it is no such file, a value is wrong, or its environment must be typed again.
-        OSError: it cannot be read.
+        UserError: it cannot be read, a value is wrong, or its environment must be typed again.
     """
     try:
         content: Any = files.read_json(path)
         method, settings = METHODS[content["method"]], dict(content["config"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise UserError(
             f'{path} is not a preset ({type(error).__name__}: {error}): expected an object with "config", and '
             f'"method" as one of {", ".join(METHODS)}, as tune writes it'

@@ -56,7 +56,8 @@ def _in_force(config: PPOConfig, table: dict[str, np.ndarray]) -> LiveHyperparam
     """What the newest epoch was trained with, which stays in force if the file is refused or was removed."""
     live = LiveHyperparameters(config)
     for name, value in live.values.items():
-        live.values[name] = type(value)(table.get(f"hp_{name}", [value])[-1])
+        newest = table.get(f"hp_{name}", [value])[-1]
+        live.values[name] = type(value)(newest) if math.isfinite(newest) else value  # an older version noted none
     return live
 
 

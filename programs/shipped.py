@@ -99,7 +99,7 @@ def agent_of(path: Path, config: TrainingConfig, environment: Environment | Spac
             agent: Any = new_agent(config, environment)
             set_actor(agent, arrays)
         policy = agent.acting_policy() if sees_images else policy_file.of_arrays(arrays)
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
     return ShippedAgent(policy, action_map(environment.action_space), sees_images)
 

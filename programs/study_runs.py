@@ -97,6 +97,7 @@ def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:
                 except UserError as error:
                     if running:
                         print(f"{error}; this study ends when the runs beside it have ended", flush=True)
+                        wait(running)
                     raise
                 print(f"{run.label}: done after {(time.monotonic() - began[run]) / 60:.1f} minutes", flush=True)
             epochs = ", ".join(f"{run.label}: {run.epochs()}" for run in running.values())

@@ -66,7 +66,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
                     epochs[marked], curves[column][marked], "o", color="none", markeredgecolor=_MARK,
                     markersize=9, markeredgewidth=1.8, label=_CIRCLE if run == 0 and axis is axes[0] else None,
                 )  # fmt: skip
-                best = np.flatnonzero(curves.get("is_best", np.zeros(len(epochs))))[-1:]
+                best = np.flatnonzero(curves["is_best"] == 1)[-1:]  # NaN where an older version wrote
                 axis.plot(
                     epochs[best], curves[column][best], "v", color=colour, markeredgecolor="black", markersize=8,
                     label=f"{label}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,

@@ -42,9 +42,9 @@ def grid_for(env_id: str, agent: Any) -> PolicyGrid:
     Raises:
         UserError: observations have more than two numbers.
     """
-    if env_id.startswith("Pendulum-"):
-        return PENDULUM
     size = agent.observation_size
+    if env_id.startswith("Pendulum-") and size == 3:
+        return PENDULUM
     if size > 2:
         raise UserError(
             f"{env_id} has observations of {size} numbers: a policy is drawn over one or two, or Pendulum's; use "

@@ -14,10 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from common.nets.from_keras import can_describe, describe
+from common.nets.keras_layers import Columns
 from common.nets.network import UNCHANGED, Network, Normalizer, forward
 from common.nets.tensorflow_operations import ROUNDING
 
-_NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate
+_NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate, keras.layers.Flatten, Columns
 
 
 class FlatNetworks:

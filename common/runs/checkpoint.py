@@ -139,7 +139,8 @@ def _load(folder: Path, generation: int) -> State:
             raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
         return arrays_file.unpacked(content)
     except ValueError as error:
-        raise _DamagedError(f"{error} while reading it") from None
+        what = error if type(error) is ValueError else type(error).__name__
+        raise _DamagedError(f"{what} while reading it") from None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, files.ForeignFileError) as error:
         raise _DamagedError(f"{type(error).__name__} while reading it") from None
     except MemoryError:

@@ -227,7 +227,7 @@ def parse_settings(kind: type[T], prog: str = "") -> T:
 def value_of(flag: str, arguments: list[str], nargs: str = "?") -> Any:
     """The value typed for a flag, as `--flag value` or `--flag=value`; None if the flag was not typed."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(flag, dest="value", nargs=nargs)
+    parser.add_argument(flag, "--" + flag[2:].replace("-", "_"), dest="value", nargs=nargs)
     return parser.parse_known_args(arguments)[0].value
 
 

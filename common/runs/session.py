@@ -127,7 +127,7 @@ def _run(
             checkpoint.remove_unfinished(folder / CHECKPOINTS)
             if not goes_on(folder, trainer.config) and finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
                 screen.say(f"{folder} is trained already: only its evaluation and film are left to do")
-                epochs, environment = trainer.config.epochs, trainer.environment
+                epochs, environment = _last_row(folder)[0] or trainer.config.epochs, trainer.environment
                 run_folder.write_config(folder, trainer.config, preset, epochs, options, environment)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
@@ -150,10 +150,10 @@ def _run(
 
 
 def goes_on(folder: Path, config: TrainingConfig) -> bool:
-    """Whether a run that ended early, because it was solved, has to go on with the `stop_score` of `config`."""
+    """Whether a run that ended early, solved or by `on_epoch`, has to go on with the `stop_score` of `config`."""
     epoch, metric = _last_row(folder)
     ended_early = finished.epochs_of(folder) == config.epochs and 0 < epoch < config.epochs
-    return ended_early and (config.stop_score is None or metric < config.stop_score)
+    return ended_early and (config.stop_score is None or not metric >= config.stop_score)  # or NaN
 
 
 def _last_row(folder: Path) -> tuple[int, float]:

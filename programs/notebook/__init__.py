@@ -56,7 +56,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
-    preset, _, config = find_preset(preset)
+    preset, _, config = find_preset(preset, **{name: settings.get(name) for name in run_folder.TYPED})
     config = replaced(preset, config, settings | ({"epochs": epochs} if epochs else {}))
     return preset, config.replace(env=environment_of(config).id)  # with its version
 
@@ -146,7 +146,7 @@ class BackgroundRun:
     """A run in a thread of its own."""
 
     def __init__(self, preset: str, config: TrainingConfig, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._config = folder, config
         self._screen = Screen(folder)
         self._cell: int | None = -1  # number of the execution of the cell that shows the run
         self._live: LiveHyperparameters | None = None
@@ -158,6 +158,8 @@ class BackgroundRun:
     @one_line()
     def live(self) -> LiveHyperparameters:
         """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on, until the run is over."""
+        if not isinstance(self._config, PPOConfig):
+            raise UserError(f"{self.folder} is not a run of PPO: nothing can be changed while it trains")
         self._wait(lambda: self._live is not None)
         if self._live is None or not self._thread.is_alive():
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
@@ -278,10 +280,11 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
     """
     folders = trained(*runs)
     shown, rows = put({"text/plain": "playing ..."}), {}
+    names = [run.name for run in dict.fromkeys(folders)]
     for run in (None, *dict.fromkeys(folders)):
         best, config, found = load_agent(run or folders[0], **typed)
         agent: Any = best if run is not None else new_agent(config, found)
-        name = "untrained" if run is None else run.name
+        name = "untrained" if run is None else str(run) if names.count(run.name) > 1 else run.name
         with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):  # noqa: B023
             rows[name] = evaluation.evaluate_both(
                 agent.acting_policy(), agent.action_map, found, episodes, restarts=config.environment_restarts

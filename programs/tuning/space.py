@@ -8,6 +8,7 @@ from typing import Any
 from common import files
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.runs import run_folder
 
 SPACES = Path(__file__).parent / "spaces"
 EXAMPLE = '{"learning_rate": {"from": 1e-5, "to": 1e-2, "log": true}, "hidden_sizes": {"choices": [[64, 64], [256]]}}'
@@ -59,6 +60,8 @@ def _checked(path: Path, name: str, entry: Any, base: TrainingConfig) -> Values:
     where = f"{path}: {name!r:.60}"
     if name not in vars(base):
         raise UserError(f"{where} is not a setting of {base.METHOD}: --help-all of train lists them all")
+    if name in ("seed", *run_folder.TYPED):
+        raise UserError(f"{where} is not tuned: a trial has its own seed, and what is typed of the environment")
     values = _values(entry) if isinstance(entry, dict) and entry.keys() <= KEYS else None
     if values is None:
         raise UserError(

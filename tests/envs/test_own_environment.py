@@ -943,3 +943,10 @@ def test_a_tuple_with_a_part_too_many_is_refused():
 )
 def test_an_error_is_described_in_one_line(error, line):
     assert user_code.describe(error) == line
+
+
+@pytest.mark.parametrize(("file", "is_theirs"), [("ppo_rocket.py", True), ("ppo/rocket.py", False)])
+def test_a_file_beside_the_projects_folders_is_the_users(file, is_theirs):
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile("1 / 0", ROOT / file, "exec"))
+    assert ("at ppo_rocket.py, line 1" in user_code.explain(raised.value)) is is_theirs

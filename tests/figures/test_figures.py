@@ -203,7 +203,7 @@ def test_td3s_value_is_its_first_critics():
 def test_other_environments_of_few_numbers(size, panels, actions):
     agent = ppo(size, actions)
     agent.observe(np.random.default_rng(0).normal(5, 2, (100, size)))
-    grid = policy_view.grid_for("Some-v0", agent)
+    grid = policy_view.grid_for("Pendulum-v1", agent)  # of which it sees one or two numbers
     assert all(4 < values.mean() < 6 for _, values in grid.axes)  # about what was seen
     assert len(drawn(policy_view.policy_view(agent, grid)).axes) == panels
     with pytest.raises(UserError, match="3 numbers"):
@@ -278,7 +278,7 @@ def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
 
 def test_the_five_panels_explain_circles_and_mark_the_best_parameters():
     run = curves(is_best=np.array([0.0, 1, 0, 1, 0, 0]))
-    figure = drawn(five_panels({"one": run, "other": curves(is_best=np.zeros(6))}))
+    figure = drawn(five_panels({"one": run, "other": curves(is_best=np.full(6, np.nan))}))
     assert labels(figure)[:3] == ["Mean reward\nper episode", "Mean steps\nper episode", "Reward per epoch"]
     [legend] = figure.legends
     texts = [text.get_text() for text in legend.get_texts()]

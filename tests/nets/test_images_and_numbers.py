@@ -48,6 +48,14 @@ def test_a_resumed_run_is_the_same_and_all_files_act_as_the_agent(name, tmp_path
     assert normalize.shift is None or (normalize.scale[images] == 1).all()
 
 
+@pytest.mark.xla
+def test_ppo_learns_from_both_with_rounded_products():
+    trainer = PPOAgentTrainer(TRAINERS["PPO"][1].replace(precision="bfloat16", hidden_sizes=(8, 8)))
+    trainer.train(1)
+    trainer.close()
+    assert np.isfinite(trainer.results[0].loss_actor)
+
+
 def test_observations_have_images_between_0_and_1():
     trainer = PPOAgentTrainer(TRAINERS["PPO"][1])
     trainer.prepare()

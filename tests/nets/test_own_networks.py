@@ -17,6 +17,9 @@ from same_state import assert_same_state, resumed_and_whole
 
 from Agent import Agent
 from common.errors import UserError
+from common.nets.flat_networks import FlatNetworks
+from common.nets.keras_layers import Columns
+from common.nets.network import Cut
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
@@ -136,6 +139,14 @@ def test_networks_follow_the_seed_and_act_in_numpy_where_their_layers_allow_it()
             assert np.array_equal(array, same)
     assert not np.array_equal(one.actor.get_weights()[0], one.critic.get_weights()[0])
     assert one.acting_policy().is_plain and not agent_with(make("transformer.py")).acting_policy().is_plain
+
+
+@pytest.mark.parametrize("between", [layers.Flatten, lambda: Columns(Cut(np.array([2, 0]), (2,)))])
+def test_networks_side_by_side_give_what_each_gives(between):
+    networks = [in_a_row(between(), layers.Dense(1))() for _ in range(2)]
+    flat, rows = FlatNetworks(networks), np.random.default_rng(0).standard_normal((4, 12)).astype(np.float32)
+    side_by_side = flat.call(flat.stacks(), tf.constant(rows))
+    np.testing.assert_allclose(side_by_side, [network(rows) for network in networks], rtol=1e-5)
 
 
 class Counting(layers.Layer):

@@ -55,6 +55,7 @@ def test_an_update_sees_the_policy_that_acted(memory, shared_torso):
     trainer.collector.remember(numbers.standard_normal((4, agent.memory_size)).astype(np.float32))
     trajectory = next_trajectory(trainer)
     assert trajectory.memory.any() and not trajectory.valid.all()
+    assert agent.values(trajectory.observations[0]).shape == (4,)
     batch = batch_of(trainer)
 
     logits, memory = np.empty((23, 4, 2)), trajectory.memory.copy()  # as the acting policy has them, step by step

@@ -60,6 +60,21 @@ def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path
         agent.act(np.zeros((2, 2, 7)))
 
 
+def test_a_trained_agent_plays_without_its_module_being_typed_again(tmp_path):
+    agent = train(env="tiny_envs:tests/Target", runs_folder=str(tmp_path), **SMALL)
+    assert agent.evaluate(1)["deterministic"]["episodes"] == 1
+    with pytest.raises(UserError, match="type it yourself with --env tiny_envs:tests/Target-v0"):
+        load(agent.folder).evaluate(1)
+
+
+def test_the_agent_of_a_machine_with_a_card_acts_on_one_without(tmp_path):
+    agent = train(env="tests/Target-v0", runs_folder=str(tmp_path), **SMALL)
+    content = read_json(agent.folder / run_folder.CONFIG)
+    content["config"]["device"] = "gpu"
+    write_json(agent.folder / run_folder.CONFIG, content)
+    assert np.isfinite(load(agent.folder).act(np.zeros(2, np.float32))).all()
+
+
 @pytest.mark.parametrize("which", [{"weights": "Best"}, {"weights": "last"}, {"stage": "halfway"}])
 def test_weights_and_stages_that_an_agent_has_not_are_refused(which):
     with pytest.raises(UserError, match=r"expected (best|untrained or half-way or trained)$"):
@@ -121,13 +136,16 @@ def test_an_episode_of_acts_scores_as_evaluated_and_is_filmed(tmp_path):
         agent.film(tmp_path / "film")
 
 
-def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
+@pytest.mark.parametrize(
+    "judged", [{}, {"best_metric": "validation", "stop_score": 0.0, "validate_from": (0.9,), "validation_episodes": 1}]
+)
+def test_a_run_that_a_callback_ended_is_resumed(judged, tmp_path):
     first = train("pendulum-td3-fast", steps_per_epoch=40, epochs=3, warmup_steps=20, updates_per_train=1,
                   max_episode_steps=20, score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
-                  on_epoch=lambda row: row.epoch == 1)  # fmt: skip
+                  on_epoch=lambda row: row.epoch == 1, **judged)  # fmt: skip
     rows = []
-    agent = train(resume=first.folder, epochs=4, on_epoch=rows.append)
-    assert agent.folder == first.folder and [row.epoch for row in rows] == [2, 3, 4]
+    agent = train(resume=first.folder, on_epoch=rows.append)
+    assert agent.folder == first.folder and [row.epoch for row in rows] == [2, 3]
     with pytest.raises(UserError, match=r"would make .* a different run"):
         train(resume=first.folder, seed=5)
 
@@ -136,6 +154,9 @@ def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
     ("settings", "line"),
     [
         ({"preset": "cartpol"}, "did you mean cartpole"),
+        ({"preset": "cartpol", "resume": None}, "did you mean cartpole"),
+        ({"preset": "missing.json"}, "missing.json is not a preset"),
+        ({"env": None}, "env is None"),
         ({"epoch": 3}, "default: .*'epoch'"),
         ({"resume": "runs/x"}, "runs/x holds no run"),
     ],

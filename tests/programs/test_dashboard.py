@@ -74,6 +74,13 @@ def test_changes_have_the_epoch_whose_update_used_them_first(run):
     ]
 
 
+def test_a_value_that_an_older_version_did_not_note_is_that_of_the_settings(run):
+    table = np.genfromtxt(run / run_folder.RESULTS, delimiter=",", names=True)
+    table["hp_passes"] = np.nan
+    np.savetxt(run / run_folder.RESULTS, table, delimiter=",", header=",".join(table.dtype.names), comments="")
+    assert run_state.read_state(run).live["passes"] == run_state.read_settings(run).passes
+
+
 @pytest.mark.parametrize("text", [None, "{"])
 def test_a_file_that_is_refused_or_removed_leaves_the_values_as_they_were_last(run, text):
     table = (run / run_folder.RESULTS).read_text().splitlines()

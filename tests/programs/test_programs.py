@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import runpy
 import shlex
 import shutil
 import sys
@@ -232,6 +233,10 @@ def test_without_a_command_all_are_listed(monkeypatch, capsys):
 @pytest.mark.parametrize("command", programs.COMMANDS)
 def test_every_command_has_a_help(command, monkeypatch, capsys):
     assert typed(monkeypatch, command, "--help") == 0
+    assert f"usage: python -m programs {command}" in capsys.readouterr().out
+    monkeypatch.delitem(sys.modules, f"programs.{command}", raising=False)
+    with contextlib.suppress(SystemExit):  # python -m programs.command
+        runpy.run_module(f"programs.{command}", run_name="__main__")
     assert f"usage: python -m programs {command}" in capsys.readouterr().out
 
 

@@ -14,7 +14,8 @@ from common.errors import UserError
 from common.runs.one_process import LOCK
 from companions.config import OffPolicyConfig
 from ppo.config import PPOConfig
-from programs import preset_files, train, tune
+from programs import notebook, preset_files, train, tune
+from programs.api import train as train_in_python
 from programs.methods import METHODS
 from programs.tuning.space import default_space, read_space
 
@@ -55,6 +56,8 @@ def test_every_method_has_a_space_that_fits_all_its_presets(name):
         ("{", "is not JSON"),
         ({}, "names no settings"),
         ({"learning_rat": {"from": 1, "to": 2}}, "'learning_rat' is not a setting of ppo"),
+        ({"seed": {"from": 1, "to": 9}}, "'seed' is not tuned"),
+        ({"networks": {"choices": ["theirs:a", "theirs:b"]}}, "'networks' is not tuned"),
         ({"passes": 3}, "'passes' is 3: expected {"),
         ({"passes": {"low": 3}}, "expected {"),
         ({"passes": {"from": 3}}, "expected {"),
@@ -330,6 +333,16 @@ def test_a_preset_file_written_by_hand_has_the_defaults_and_may_not_have_what_do
     mine["config"]["fall_cost"] = ["50"]
     with pytest.raises(UserError, match=r"fall_cost .* has no effect"):
         preset_files.read_preset(written(tmp_path / "a.json", mine))
+
+
+def test_what_a_preset_file_needs_typed_is_typed_in_python_too(tmp_path):
+    preset_files.write_preset(tmp_path / "mine.json", PPOConfig(env="tiny_envs:tests/Target-v0"), score=1.5)
+    for choose in (train_in_python, notebook.choose):
+        with pytest.raises(UserError, match="type it yourself with --env tiny_envs:tests/Target-v0"):
+            choose(str(tmp_path / "mine.json"), epochs=3)
+    with pytest.raises(UserError, match="epochs is 0"):
+        train_in_python(str(tmp_path / "mine.json"), env="tiny_envs:tests/Target-v0", epochs=0)
+    assert notebook.choose(str(tmp_path / "mine.json"), epochs=3, env="tiny_envs:tests/Target-v0")[1].epochs == 3
 
 
 def test_a_preset_file_returns_what_was_written(tmp_path):

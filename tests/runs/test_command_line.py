@@ -412,5 +412,6 @@ def test_the_command_that_continues_a_run_names_all_that_it_needs(tmp_path, name
     if needed:
         with pytest.raises(UserError, match=f"type it yourself with {needed.split()[0]}"):
             run_folder.read_config(Path(run), {"ppo": PPOConfig})
+    assert typed_environment([word.replace("env-kw", "env_kw") for word in typed]) == typed_environment(typed)
     windows = trust.command("resume", PureWindowsPath("runs", name), config)
     assert shlex.split(windows)[4] == f"runs/{name}"  # which needs no quotes but for the space
