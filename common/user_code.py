@@ -28,7 +28,7 @@ def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     try:
         yield env
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             env.close()
 
 
@@ -53,6 +53,15 @@ def held_back_errors() -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(error_stream, 2)
             os.close(error_stream)
+
+
+@contextlib.contextmanager
+def no_exit() -> Iterator[None]:
+    """`sys.exit()` within it is a RuntimeError."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError("it ended the program with sys.exit()") from error
 
 
 class WrongReturnError(Exception):

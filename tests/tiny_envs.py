@@ -65,7 +65,7 @@ class Reaching(Tiny):
         self._steps += 1
         over = self._steps == 4
         success = over and bool(self.np_random.integers(2))
-        info = {"is_success": success, "time/steps": np.array(self._steps), "words": "no number"}
+        info = {"is_success": success, "time/steps": np.array([self._steps]), "words": "no number"}
         return self._observe(), float(success), over, False, info
 
 

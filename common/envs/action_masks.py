@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from common.envs.spaces import choices
-from common.user_code import WrongReturnError
+from common.user_code import WrongReturnError, no_exit
 
 
 class WithActionMask(gymnasium.Wrapper):
@@ -45,7 +45,8 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
     """
     counts, given = choices(env.action_space), info.get("action_mask")
     if given is None and env.has_wrapper_attr("action_masks"):
-        given = env.get_wrapper_attr("action_masks")()
+        with no_exit():
+            given = env.get_wrapper_attr("action_masks")()
     if given is None and is_over:
         return np.ones(sum(counts), bool)
     if given is None:

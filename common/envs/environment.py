@@ -102,7 +102,7 @@ class Environment(EnvironmentSource):
         """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
-            restarts: how often it is built again if its reset fails.
+            restarts: how often it is built again if its reset fails, and reset with another seed.
 
         Returns:
             What the user should know of it, a line each.
@@ -112,13 +112,14 @@ class Environment(EnvironmentSource):
         """
         if not (self._is_users or self.action_masks):
             return ()
-        try:
-            with closed(self.make_native()) as env:
-                has_mask = check_environment(self.id, env, self.action_masks)
-        except StartError:
-            if not restarts:
-                raise
-            return self.check(restarts - 1)
+        for seed in range(restarts + 1):
+            try:
+                with closed(self.make_native()) as env:
+                    has_mask = check_environment(self.id, env, self.action_masks, seed)
+                break
+            except StartError:
+                if seed == restarts:
+                    raise
         untold = has_mask and not self.action_masks and isinstance(self.action_space, DISCRETE)
         return ("it says which actions are allowed; with --action-masks no others are taken",) if untold else ()
 

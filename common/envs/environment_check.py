@@ -3,8 +3,7 @@
 Mistakes that would fail in the middle of training, or be misread without an error, are refused here in one line.
 """
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any
@@ -17,7 +16,7 @@ from common.envs.action_masks import action_mask, first_allowed
 from common.envs.spaces import DISCRETE, action_map
 from common.envs.supported_spaces import image_layout
 from common.errors import StartError, UserError
-from common.user_code import WrongReturnError, cure, describe, explain, is_users
+from common.user_code import WrongReturnError, cure, describe, explain, is_users, no_exit
 
 RESET = "expected the pair (observation, info), info being a dictionary"
 STEP = "expected (observation, reward, terminated, truncated, info)"
@@ -32,7 +31,7 @@ class CheckedSteps(gymnasium.Wrapper):
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """As Gymnasium's; raises WrongReturnError, and RuntimeError if the environment's code ended the program."""
-        with _no_exit():
+        with no_exit():
             returned: Any = self.env.reset(**options)
         if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
             raise WrongReturnError(f"reset returned {_kind(returned)}: {RESET}")
@@ -42,7 +41,7 @@ class CheckedSteps(gymnasium.Wrapper):
 
     def step(self, action: Any) -> Any:
         """As Gymnasium's, with a plain number as reward; errors as of `reset`."""
-        with _no_exit():
+        with no_exit():
             returned: Any = self.env.step(action)
         if not isinstance(returned, tuple) or len(returned) != 5:
             raise WrongReturnError(f"step returned {_kind(returned)}: {STEP}")
@@ -61,19 +60,11 @@ class CheckedSteps(gymnasium.Wrapper):
 
     def render(self) -> Any:
         """As Gymnasium's; `sys.exit()` in it is a RuntimeError."""
-        with _no_exit():
+        with no_exit():
             return self.env.render()
 
 
-@contextlib.contextmanager
-def _no_exit() -> Iterator[None]:
-    try:
-        yield
-    except SystemExit as error:
-        raise RuntimeError("it ended the program with sys.exit()") from error
-
-
-def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
+def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False, seed: int = 0) -> bool:
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
     Returns whether it has an action mask; with `action_masks` it must.
@@ -84,10 +75,15 @@ def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False)
     env, to_environment = CheckedSteps(env), action_map(env.action_space)
     middle = np.zeros(to_environment.size, np.float32)  # [A]
     try:
-        _, info = env.reset(seed=0)
+        _, info = env.reset(seed=seed)
         has_mask = "action_mask" in info or env.has_wrapper_attr("action_masks")
         if action_masks or (has_mask and isinstance(env.action_space, DISCRETE)):
-            middle = first_allowed(action_mask(env, info), env.action_space)
+            try:
+                middle = first_allowed(action_mask(env, info), env.action_space)
+            except WrongReturnError:
+                if action_masks:
+                    raise
+                has_mask = False  # it means something else by that name
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
     except Exception as error:

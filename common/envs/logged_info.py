@@ -16,7 +16,7 @@ def logged_numbers(info: Mapping[str, Any], names: Sequence[str]) -> tuple[float
 
 def _number(value: Any) -> float:
     try:
-        return float(value)
+        return float(np.asarray(value, float).item())
     except (TypeError, ValueError):
         return float("nan")
 

@@ -44,7 +44,7 @@ class EnvironmentSource:
             check_spaces(self.id, env.observation_space, env.action_space)
             self._check_limit(env)
         except UserError:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 env.close()
             raise
         return env
@@ -59,7 +59,7 @@ class EnvironmentSource:
             return atari.make_atari(game, self.max_episode_steps, render_mode, self.env_kwargs, self.image_size)
         except gymnasium.error.Error as error:
             raise unknown_environment(self.id) from error
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             raise constructor_error(self.id, error, self.env_kwargs) from error
 
     def _make_own(self, maker: MakeEnv, render_mode: str | None) -> gymnasium.Env:

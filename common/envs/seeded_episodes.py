@@ -56,7 +56,10 @@ class SeededEpisodes:
     def restore(self, point: RestorePoint) -> np.ndarray:
         """Build the environment and restore it to a point; its last observation [*shape]."""
         self.close()
-        self._restart, self._episode, self._over = point.restart, point.episode, False
+        self._restart, self._episode, self._over = point.restart, point.episode, point.over
+        if point.over and not len(point.actions):  # its reset failed, and would again
+            return np.zeros(self._environment.observation_space.shape, self._environment.observation_space.dtype)
+        self._over = False
         observation = self._begin()
         for action in point.actions:
             observation = self.step(action).observation
@@ -101,5 +104,5 @@ class SeededEpisodes:
         """Close the environment, if one is built."""
         if self._env is not None:
             env, self._env = self._env, None
-            with contextlib.suppress(Exception):  # a failure to close does not matter any more
+            with contextlib.suppress(Exception, SystemExit):  # a failure to close does not matter any more
                 env.close()

@@ -49,6 +49,7 @@ class Episode:
     cut: bool = False  # ended after STEP_BOUND steps, in an environment without a limit
     failures: int = 0  # how often the environment failed; the episode was played again while that was allowed
     fault: str | None = None  # the failure that ended the episode for good, in one line
+    is_unbegun: bool = False  # the failure was that of its start
     unfinished: bool = False  # ended by `Reach`, and the score is what was hoped for
 
 
@@ -109,13 +110,26 @@ def play_all(
     batches.sort(key=lambda batch: -len(batch[1].seeds))  # small ones last, so that workers end together
 
     def player(number: int, tell: Callable[[int], None] = lambda ended: None) -> list[Episode]:
-        return play(policy, action_map, batches[number][1], restarts, rows, reach, tell)
+        batch = batches[number][1]
+        if len(batches) > 1 and len(batch.seeds) == 1:
+            return [_play_if_it_begins(policy, action_map, batch, restarts, rows)]
+        return play(policy, action_map, batch, restarts, rows, reach, tell)
 
     played = _play_batches(player, [len(batch.seeds) for _, batch in batches], workers, restarts)
     episodes: list[list[Episode]] = [[] for _ in jobs]
     for (i, _), those in sorted(zip(batches, played), key=lambda pair: pair[0][1].seeds.start):
         episodes[i] += those
     return episodes
+
+
+def _play_if_it_begins(
+    policy: Policy, action_map: ActionMap, job: EpisodeBatch, restarts: int, rows: int | None
+) -> Episode:
+    """Play a job of one episode, which has failed if its environment cannot be started."""
+    try:
+        return play(policy, action_map, job, restarts, rows)[0]
+    except StartError as error:
+        return Episode(0.0, 0, failures=restarts + 1, fault=str(error), is_unbegun=True)
 
 
 def _cuts(seeds: range, largest: int | None, workers: int) -> Iterator[range]:
@@ -239,7 +253,7 @@ class _Running:
 
     def close(self) -> None:
         if self._env is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 self._env.close()
             self._env = None
 
@@ -274,15 +288,21 @@ def play(
     with contextlib.ExitStack() as stack:
         for episode in episodes:
             stack.callback(episode.close)
+        refused = None
         try:
             for episode in episodes:
                 episode.begin()
-        except StartError:
+        except StartError as error:
             if len(seeds) == 1:
                 raise
-            stack.close()  # perhaps only one may exist, so they are played one after another
+            refused = error
+        if refused is not None:  # perhaps only one may exist, so they are played one after another
+            stack.close()
             alone = [replace(job, seeds=seeds[i : i + 1]) for i in range(len(seeds))]
-            return [play(policy, action_map, one, restarts, rows)[0] for one in alone]
+            played = [_play_if_it_begins(policy, action_map, one, restarts, rows) for one in alone]
+            if all(episode.is_unbegun for episode in played):
+                raise refused
+            return played
         stack.enter_context(one_blas_thread())
         while running := [i for i, episode in enumerate(episodes) if episode.outcome is None]:
             tell(len(seeds) - len(running))

@@ -85,10 +85,7 @@ class RepeatableEnvs:
             self.restart_parts(range(len(self.parts)))
         else:
             self.record.begin_episodes()
-            whole = list(range(len(self.groups)))
-            self.record.observations = self._started(  # to begin the next episodes twice would leave one out
-                lambda tries: self._repeat(whole, self._points(self.columns)) if tries else self._reset(None)
-            )
+            self.record.observations = self._started(self._begin_next)
 
     def _started(self, start: Callable[[int], list[np.ndarray]]) -> list[np.ndarray]:
         """What `start` returns, called with how often it has failed. Failures count as those of steps do."""
@@ -106,6 +103,13 @@ class RepeatableEnvs:
     def _begin(self, seed: int) -> list[np.ndarray]:
         self._seed = seed
         return self._reset(seed)
+
+    def _begin_next(self, tries: int) -> list[np.ndarray]:
+        if not tries:
+            return self._reset(None)
+        if tries > 1:  # the episodes after these; a second try of the same leaves none out
+            self.record.begin_episodes()
+        return self._repeat(range(len(self.groups)), self._points(self.columns))
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         return self._envs.reset(seed)

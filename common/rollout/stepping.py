@@ -86,6 +86,8 @@ def step_through(envs: Stepped, policy: Policy, filling: Filling) -> Iterator[in
                         infos[t - 1, columns.start + i] = told
                     if step.failed is not None:
                         failed[t - 1, columns] = step.failed
+                        last = observations[t - 1, columns][step.failed]  # what a restored group does not know
+                        observations[t, columns][step.failed] = last
                 arrived = clock()
                 timing.environment += arrived - began
                 if t < steps:

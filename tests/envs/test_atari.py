@@ -73,6 +73,11 @@ def test_others_are_no_games(name):
     assert atari.game_id(name) is None
 
 
+def test_a_mode_that_a_game_has_not_is_one_line():
+    with pytest.raises(UserError, match="Invalid game mode requested"):
+        find_environment("ALE/Breakout-v5", env_kwargs={"mode": 3})
+
+
 @pytest.mark.parametrize("name", ["ALE/Brekout-v5", "BrekoutNoFrameskip-v4"])
 def test_a_game_that_there_is_not_is_refused_with_near_names(name):
     with pytest.raises(UserError, match=r"unknown environment .*did you mean .*Breakout"):

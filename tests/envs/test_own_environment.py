@@ -701,6 +701,9 @@ def test_the_end_of_the_program_is_a_fault():
         def render(self):
             sys.exit()
 
+        def close(self):
+            sys.exit()
+
     class Away(tiny_envs.Awkward):
         def reset(self, seed=None, options=None):
             sys.exit()

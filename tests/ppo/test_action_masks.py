@@ -1,11 +1,13 @@
 """Action masks: choices that are forbidden have probability 0 everywhere, and whoever heeds them learns."""
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_envs
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from same_state import assert_same_state, resumed_and_whole
 from scipy.special import log_softmax
@@ -234,6 +236,30 @@ def test_where_there_can_be_no_mask(changes, line):
     with pytest.raises(UserError, match=line):
         config = CONFIG.replace(**changes)
         environment_of(config).check()
+
+
+@pytest.mark.parametrize("mask", [None, "yes", [1, 1, 0.5], np.zeros(3)])
+def test_what_is_no_mask_does_not_matter_where_none_is_asked_for(mask):
+    class Other(tiny_envs.Plain):
+        action_space = Discrete(3)
+
+        def reset(self, **options):
+            return np.zeros(2, np.float32), {"action_mask": mask}
+
+    assert find_environment("", maker=Other).check() == ()
+    with pytest.raises(UserError, match=r"action mask|no info"):
+        find_environment("", maker=Other, action_masks=True).check()
+
+
+def test_a_method_that_ends_the_program_is_a_line():
+    class Leaving(tiny_envs.Plain):
+        action_space = Discrete(3)
+
+        def action_masks(self):
+            sys.exit()
+
+    with pytest.raises(UserError, match=r"SystemExit.*, in action_masks"):
+        find_environment("", maker=Leaving).check()
 
 
 def test_who_has_a_mask_and_does_not_use_it_is_told(eager, capsys):

@@ -16,8 +16,10 @@ import gymnasium
 import numpy as np
 import pytest
 import tiny_envs
+from collecting import next_trajectory
 from gymnasium.envs.registration import EnvSpec
 from run_program import is_there
+from same_state import assert_same_state
 
 import PPOAgentTrainer as main_program
 from common.envs import worker_processes
@@ -25,10 +27,12 @@ from common.envs.environment import Environment, find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.envs.seeded_episodes import RestorePoint
+from common.envs.spaces import action_map
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.nets import distributions
 from common.nets.network import MAX_STD
 from common.rollout import collector
+from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.terminal import Terminal
@@ -192,25 +196,43 @@ def test_resets_that_fail_at_the_start_and_later_count_as_those_of_steps_do(monk
     assert any("failed at step" in line for line in said) and len(trainer.results) == 2
 
 
-class Unlucky(tiny_envs.Plain):
+class Unlucky(tiny_envs.Tiny):
     """Resets fail by the seed: most seeds of four environments have one that fails."""
 
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed, options=options)
+        first = super().reset(seed=seed)
         if self.np_random.random() < 0.4:
             raise OSError("drawn badly")
-        return super().reset(options=options)
+        return first
+
+    def step(self, action):
+        return self._observe(), 1.0, False, False, {}
 
 
-def test_a_seed_with_which_resets_fail_again_gives_way_to_the_next():
-    config = CONFIG.replace(environment_restarts=1000, max_episode_steps=5, adopt_best=False)
-    for seed in range(3):
+@pytest.mark.parametrize("steps_per_epoch", [48, 60])
+def test_a_seed_with_which_resets_fail_again_gives_way_to_the_next(steps_per_epoch):
+    """Also where the last row of an epoch is a reset that failed, and the next one fails, too."""
+    config = CONFIG.replace(environment_restarts=1000, max_episode_steps=5, steps_per_epoch=steps_per_epoch)
+    for seed in range(8):
         one, other = (PPOAgentTrainer(config.replace(seed=seed), make_env=Unlucky) for _ in range(2))
-        one.train(1)
-        other.load_state(one.state())  # which begins with the seed that was found
-        assert [row.total_reward for row in other.results] == [row.total_reward for row in one.results]
-        one.close()
-        other.close()
+        next_trajectory(one)
+        other.collector.load_state({name: np.array(array) for name, array in one.collector.state().items()})
+        np.testing.assert_array_equal(next_trajectory(one).observations, next_trajectory(other).observations)
+        for trainer in (one, other):
+            trainer.collector.envs.restart()  # the next episodes, until none of them fails
+            trainer.close()
+        assert_same_state(one.collector.state(), other.collector.state())
+
+
+def test_an_evaluation_counts_episodes_that_cannot_begin_as_failed():
+    class Still:
+        def act(self, observations, noise=None):
+            return np.zeros((len(observations), 1), np.float32)
+
+    environment = find_environment("", 5, None, Unlucky)
+    played = evaluate(Still(), action_map(environment.action_space), environment, 20, True)
+    assert 0 < len(played.faults) < 20 and sorted(set(played.returns)) == [0.0, 5.0]
+    assert "cannot be started, its reset failed (OSError: drawn badly" in played.faults[0]
 
 
 @pytest.mark.parametrize("checked", [True, False])
