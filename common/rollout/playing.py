@@ -288,21 +288,9 @@ def play(
     with contextlib.ExitStack() as stack:
         for episode in episodes:
             stack.callback(episode.close)
-        refused = None
-        try:
-            for episode in episodes:
-                episode.begin()
-        except StartError as error:
-            if len(seeds) == 1:
-                raise
-            refused = error
-        if refused is not None:  # perhaps only one may exist, so they are played one after another
+        if refused := _begin(episodes):
             stack.close()
-            alone = [replace(job, seeds=seeds[i : i + 1]) for i in range(len(seeds))]
-            played = [_play_if_it_begins(policy, action_map, one, restarts, rows) for one in alone]
-            if all(episode.is_unbegun for episode in played):
-                raise refused
-            return played
+            return _play_one_after_another(policy, action_map, job, restarts, rows, refused)
         stack.enter_context(one_blas_thread())
         while running := [i for i, episode in enumerate(episodes) if episode.outcome is None]:
             tell(len(seeds) - len(running))
@@ -319,6 +307,29 @@ def play(
             if reach is not None:
                 _end_if_missed(episodes, reach)
     return [episode.outcome for episode in episodes if episode.outcome is not None]
+
+
+def _begin(episodes: Sequence[_Running]) -> StartError | None:
+    """Begin all episodes; the error if one cannot begin. A single one raises it."""
+    try:
+        for episode in episodes:
+            episode.begin()
+    except StartError as error:
+        if len(episodes) == 1:
+            raise
+        return error
+    return None
+
+
+def _play_one_after_another(
+    policy: Policy, action_map: ActionMap, job: EpisodeBatch, restarts: int, rows: int | None, refused: StartError
+) -> list[Episode]:
+    """Play a job's episodes alone, since perhaps only one environment may exist. Raises `refused` if none begins."""
+    alone = [replace(job, seeds=job.seeds[i : i + 1]) for i in range(len(job.seeds))]
+    played = [_play_if_it_begins(policy, action_map, one, restarts, rows) for one in alone]
+    if all(episode.is_unbegun for episode in played):
+        raise refused
+    return played
 
 
 def _end_if_missed(episodes: Sequence[_Running], reach: Reach) -> None:
