@@ -161,7 +161,8 @@ class TrainedAgent:
         if shipped.is_shipped(folder):
             agent = shipped.agent_of(shipped.policy_path(folder, stage), self.config, seen)
         else:
-            agent = new_agent(self.config.replace(device="auto"), seen, make_networks)  # the run's card may be missing
+            device = "auto" if self.config.device == "gpu" else self.config.device  # that card may be missing here
+            agent = new_agent(self.config.replace(device=device), seen, make_networks)
             agent.read_weights(weights_of(folder, self.config, weights))
         self._policy, self._action_map = agent.acting_policy(), agent.action_map
         self._playing = InEpisodes(self._policy, 1)

@@ -42,7 +42,11 @@ def read_preset(path: Path, **typed: Any) -> tuple[str, Method, TrainingConfig]:
     try:
         content: Any = files.read_json(path)
         method, settings = METHODS[content["method"]], dict(content["config"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}): expected a preset's file, as tune writes it"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f'{path} is not a preset ({type(error).__name__}: {error}): expected an object with "config", and '
             f'"method" as one of {", ".join(METHODS)}, as tune writes it'

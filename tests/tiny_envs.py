@@ -285,6 +285,28 @@ class Plain(gymnasium.Env):
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 
+class Unlucky(Tiny):
+    """Resets fail by the seed: most seeds of four environments have one that fails."""
+
+    def reset(self, seed=None, options=None):
+        first = super().reset(seed=seed)
+        if self.np_random.random() < 0.4:
+            raise OSError("drawn badly")
+        return first
+
+    def step(self, action):
+        return self._observe(), 1.0, False, False, {}
+
+
+class Still:
+    """A policy that does nothing."""
+
+    is_plain = True
+
+    def act(self, observations, noise=None):
+        return np.zeros((len(observations), 1), np.float32)
+
+
 class Odd(gymnasium.Env):
     """Spaces for which there is no network or no policy; nobody steps it."""
 

@@ -78,17 +78,15 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
     A row is an observation, an action, what it changes, its reward, and whether it ended the episode. Then what it
     changes counts as nothing. An action is held for HELD steps, and its rewards are added up. Discrete actions are [A]
     zeros but for a one in the place of each number's choice. Of an observation the newest S = `size` numbers count.
-
-    Raises:
-        UserError: the environment cannot be started.
     """
     held = dataclasses.replace(environment, action_repeat=HELD * environment.action_repeat)
     group, generator, parts = GymnasiumGroup(held, 1), np.random.default_rng(SEED), []
     with contextlib.closing(group):
-        group.reset(SEED)
-        for _ in range(PARTS):
+        for part in range(PARTS):
             rows: list[np.ndarray] = []
             try:
+                if part == 0:
+                    group.reset(SEED)
                 for row in _rows(group, environment.action_space, size, generator):
                     rows += [row] if np.isfinite(row).all() else []
             except StartError as error:  # it is started again

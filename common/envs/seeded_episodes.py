@@ -54,10 +54,10 @@ class SeededEpisodes:
         self._over = False
 
     def restore(self, point: RestorePoint) -> np.ndarray:
-        """Build the environment and restore it to a point; its last observation [*shape]."""
+        """Build the environment and restore it to a point; its last observation [*shape], zeros if it failed there."""
         self.close()
         self._restart, self._episode, self._over = point.restart, point.episode, point.over
-        if point.over and not len(point.actions):  # its reset failed, and would again
+        if point.over and not len(point.actions):  # the next step begins another episode
             return np.zeros(self._environment.observation_space.shape, self._environment.observation_space.dtype)
         self._over = False
         observation = self._begin()

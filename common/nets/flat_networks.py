@@ -18,7 +18,8 @@ from common.nets.keras_layers import Columns
 from common.nets.network import UNCHANGED, Network, Normalizer, forward
 from common.nets.tensorflow_operations import ROUNDING
 
-_NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate, keras.layers.Flatten, Columns
+_NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate
+_FIRST = keras.layers.Flatten, Columns  # are stacked only before all others
 
 
 class FlatNetworks:
@@ -36,7 +37,9 @@ class FlatNetworks:
 
     def __init__(self, networks: Sequence[keras.Model]) -> None:
         self.networks = list(networks)
+        _, *later = [layer for layer in networks[0].layers if not isinstance(layer, keras.layers.InputLayer)]
         in_rows = not any(isinstance(layer, _NOT_STACKED) for layer in networks[0].layers)
+        in_rows &= not any(isinstance(layer, _FIRST) for layer in later)
         described = in_rows and can_describe(networks[0]) and not networks[0].non_trainable_weights
         self._network = describe(networks[0]) if described else None
         self._shapes = [variable.shape for variable in networks[0].trainable_variables]  # kernel, bias, kernel, ...

@@ -49,7 +49,7 @@ class Episode:
     cut: bool = False  # ended after STEP_BOUND steps, in an environment without a limit
     failures: int = 0  # how often the environment failed; the episode was played again while that was allowed
     fault: str | None = None  # the failure that ended the episode for good, in one line
-    is_unbegun: bool = False  # the failure was that of its start
+    is_unbegun: bool = False  # it failed at its start
     unfinished: bool = False  # ended by `Reach`, and the score is what was hoped for
 
 
@@ -110,26 +110,28 @@ def play_all(
     batches.sort(key=lambda batch: -len(batch[1].seeds))  # small ones last, so that workers end together
 
     def player(number: int, tell: Callable[[int], None] = lambda ended: None) -> list[Episode]:
-        batch = batches[number][1]
-        if len(batches) > 1 and len(batch.seeds) == 1:
-            return [_play_if_it_begins(policy, action_map, batch, restarts, rows)]
-        return play(policy, action_map, batch, restarts, rows, reach, tell)
+        return play(policy, action_map, batches[number][1], restarts, rows, reach, tell)
 
     played = _play_batches(player, [len(batch.seeds) for _, batch in batches], workers, restarts)
     episodes: list[list[Episode]] = [[] for _ in jobs]
-    for (i, _), those in sorted(zip(batches, played), key=lambda pair: pair[0][1].seeds.start):
+    for (i, batch), those in sorted(zip(batches, played), key=lambda pair: pair[0][1].seeds.start):
+        if workers > 1:  # perhaps another worker had the only one that may exist
+            those = _played_anew(those, policy, action_map, batch, restarts, rows or len(batch.seeds))
         episodes[i] += those
+    if all(episode.is_unbegun for job in episodes for episode in job):
+        raise StartError(next(str(episode.fault) for job in episodes for episode in job))
     return episodes
 
 
-def _play_if_it_begins(
-    policy: Policy, action_map: ActionMap, job: EpisodeBatch, restarts: int, rows: int | None
-) -> Episode:
-    """Play a job of one episode, which has failed if its environment cannot be started."""
-    try:
-        return play(policy, action_map, job, restarts, rows)[0]
-    except StartError as error:
-        return Episode(0.0, 0, failures=restarts + 1, fault=str(error), is_unbegun=True)
+def _played_anew(
+    played: list[Episode], policy: Policy, action_map: ActionMap, job: EpisodeBatch, restarts: int, rows: int | None
+) -> list[Episode]:
+    """A job's episodes; those that did not begin are played once more, alone."""
+    again = (replace(job, seeds=job.seeds[i : i + 1]) for i in range(len(played)))
+    return [
+        play(policy, action_map, one, restarts, rows)[0] if episode.is_unbegun else episode
+        for episode, one in zip(played, again)
+    ]
 
 
 def _cuts(seeds: range, largest: int | None, workers: int) -> Iterator[range]:
@@ -153,7 +155,7 @@ def _play_batches(
     tell = functools.partial(progress.tell, "episodes", total=sum(sizes))
     numbers = range(len(sizes))
     if workers > 1:
-        with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
+        with contextlib.suppress(worker_processes.CannotStartError):
             return worker_processes.run_in_workers(
                 player, numbers, workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
             )
@@ -195,10 +197,14 @@ class _Running:
         self._observations, self._acting, self._i = observations, acting, i
         self._env: Any = None
         self._failures = 0
+        self._has_begun = False
         self.outcome: Episode | None = None
 
     def begin(self) -> None:
-        """Begin the episode in a new environment, because some depend on what they did before a reset."""
+        """Begin the episode in a new environment, because some depend on what they did before a reset.
+
+        If its start fails too often, the episode is over.
+        """
         self.score, self._steps = 0.0, 0
         self._acting.forget(self._i)
         self._generator = np.random.default_rng([self._seed, 1])
@@ -207,11 +213,13 @@ class _Running:
                 self.close()
                 self._env = self._environment.make()
                 self._observe(self._env.reset(seed=self._seed)[0], "a reset")
+                self._has_begun = True
                 return
             except Exception as error:  # the environment is the user's code and may raise anything
                 self._failures += 1
                 if self._failures > self._restarts:
-                    raise start_error(self._environment.id, error) from error
+                    self.end(fault=str(start_error(self._environment.id, error)), is_unbegun=not self._has_begun)
+                    return
 
     def noise(self, size: int) -> np.ndarray:
         """Standard normal numbers for the next step, [X]; each episode has its own generator."""
@@ -288,9 +296,8 @@ def play(
     with contextlib.ExitStack() as stack:
         for episode in episodes:
             stack.callback(episode.close)
-        if refused := _begin(episodes):
-            stack.close()
-            return _play_one_after_another(policy, action_map, job, restarts, rows, refused)
+        for episode in episodes:
+            episode.begin()
         stack.enter_context(one_blas_thread())
         while running := [i for i, episode in enumerate(episodes) if episode.outcome is None]:
             tell(len(seeds) - len(running))
@@ -306,35 +313,15 @@ def play(
                 episodes[i].step(action)
             if reach is not None:
                 _end_if_missed(episodes, reach)
-    return [episode.outcome for episode in episodes if episode.outcome is not None]
-
-
-def _begin(episodes: Sequence[_Running]) -> StartError | None:
-    """Begin all episodes; the error if one cannot begin. A single one raises it."""
-    try:
-        for episode in episodes:
-            episode.begin()
-    except StartError as error:
-        if len(episodes) == 1:
-            raise
-        return error
-    return None
-
-
-def _play_one_after_another(
-    policy: Policy, action_map: ActionMap, job: EpisodeBatch, restarts: int, rows: int | None, refused: StartError
-) -> list[Episode]:
-    """Play a job's episodes alone, since perhaps only one environment may exist. Raises `refused` if none begins."""
-    alone = [replace(job, seeds=job.seeds[i : i + 1]) for i in range(len(job.seeds))]
-    played = [_play_if_it_begins(policy, action_map, one, restarts, rows) for one in alone]
+    played = [episode.outcome for episode in episodes if episode.outcome is not None]
     if all(episode.is_unbegun for episode in played):
-        raise refused
-    return played
+        return played
+    return _played_anew(played, policy, action_map, job, restarts, rows)  # perhaps only one may exist at a time
 
 
 def _end_if_missed(episodes: Sequence[_Running], reach: Reach) -> None:
     """End the running episodes if not even good ends of them can reach what is wanted; see `Reach`."""
-    running = np.array([episode.outcome is None for episode in episodes])  # [E]
+    running = np.array([episode.outcome is None or episode.outcome.is_unbegun for episode in episodes])  # [E]
     scores = np.array([episode.score for episode in episodes])  # [E]
     if reach.missed(scores, running):
         for i, score in enumerate(reach.optimistic_returns(scores, running).tolist()):

@@ -121,7 +121,7 @@ class RepeatableEnvs:
             group, columns = self.parts[number]
             self.record.restart(columns)
             which[columns] = True
-            self._restore([group], [columns])
+            self._restore([group], [columns], are_new=True)
         return which
 
     def restart_lost(self) -> np.ndarray:
@@ -129,11 +129,18 @@ class RepeatableEnvs:
         lost = self.record.lost.copy()
         return self.restart_parts(i for i, (_, columns) in enumerate(self.parts) if lost[columns].any())
 
-    def _restore(self, groups: Sequence[int], columns: Sequence[slice]) -> None:
-        """Restore some environments of different groups to the recorded step."""
+    def _restore(self, groups: Sequence[int], columns: Sequence[slice], are_new: bool = False) -> None:
+        """Restore some environments of different groups to the recorded step, which is the first if they `are_new`."""
         points = self._points(columns)
-        seen = self._started(lambda first: self._repeat(groups, points))
-        for group, of_group, observations in zip(groups, points, seen):
+
+        def repeat(tries: int) -> list[np.ndarray]:
+            if are_new and tries > 1:  # their seeds may be what fails
+                for part in columns:
+                    self.record.restart(part)
+                points[:] = self._points(columns)
+            return self._repeat(groups, points)
+
+        for group, of_group, observations in zip(groups, points, self._started(repeat)):
             self.record.observations[group][list(of_group)] = observations
 
     def _points(self, parts: Iterable[slice]) -> list[dict[int, RestorePoint]]:

@@ -327,8 +327,6 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         raise UserError(f"{folder} holds no run: expected a folder with a {RESULTS}, like runs/NAME") from None
     except ValueError as error:
         shown = str(error).splitlines()[0].partition(";")[0][:200]
-        raise UserError(
-            f"{path} cannot be read as results ({shown}): resume the run, or use an undamaged copy"
-        ) from None
+        raise UserError(f"{path} cannot be read as results ({shown}): use an undamaged copy") from None
     unknown = dict.fromkeys(columns_of(EpochResult), np.full(len(table), np.nan))  # to the version that wrote it
     return unknown | {name: table[:, i] for i, name in enumerate(header)}

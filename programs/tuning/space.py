@@ -61,7 +61,7 @@ def _checked(path: Path, name: str, entry: Any, base: TrainingConfig) -> Values:
     if name not in vars(base):
         raise UserError(f"{where} is not a setting of {base.METHOD}: --help-all of train lists them all")
     if name in ("seed", *run_folder.TYPED):
-        raise UserError(f"{where} is not tuned: a trial has its own seed, and what is typed of the environment")
+        raise UserError(f"{where} is not tuned: each trial has its own seed; environment and networks are typed")
     values = _values(entry) if isinstance(entry, dict) and entry.keys() <= KEYS else None
     if values is None:
         raise UserError(

@@ -147,6 +147,8 @@ def test_networks_side_by_side_give_what_each_gives(between):
     flat, rows = FlatNetworks(networks), np.random.default_rng(0).standard_normal((4, 12)).astype(np.float32)
     side_by_side = flat.call(flat.stacks(), tf.constant(rows))
     np.testing.assert_allclose(side_by_side, [network(rows) for network in networks], rtol=1e-5)
+    first = keras.Sequential([keras.Input((12,)), between(), layers.Dense(1)])
+    assert FlatNetworks([first]).stacks()[-1].shape == (1, 1, 1)  # they need not be computed by Keras
 
 
 class Counting(layers.Layer):

@@ -155,7 +155,7 @@ def test_a_run_that_a_callback_ended_is_resumed(judged, tmp_path):
     [
         ({"preset": "cartpol"}, "did you mean cartpole"),
         ({"preset": "cartpol", "resume": None}, "did you mean cartpole"),
-        ({"preset": "missing.json"}, "missing.json is not a preset"),
+        ({"preset": "missing.json"}, "missing.json cannot be read .No such file"),
         ({"env": None}, "env is None"),
         ({"epoch": 3}, "default: .*'epoch'"),
         ({"resume": "runs/x"}, "runs/x holds no run"),

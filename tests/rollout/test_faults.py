@@ -196,25 +196,12 @@ def test_resets_that_fail_at_the_start_and_later_count_as_those_of_steps_do(monk
     assert any("failed at step" in line for line in said) and len(trainer.results) == 2
 
 
-class Unlucky(tiny_envs.Tiny):
-    """Resets fail by the seed: most seeds of four environments have one that fails."""
-
-    def reset(self, seed=None, options=None):
-        first = super().reset(seed=seed)
-        if self.np_random.random() < 0.4:
-            raise OSError("drawn badly")
-        return first
-
-    def step(self, action):
-        return self._observe(), 1.0, False, False, {}
-
-
 @pytest.mark.parametrize("steps_per_epoch", [48, 60])
 def test_a_seed_with_which_resets_fail_again_gives_way_to_the_next(steps_per_epoch):
     """Also where the last row of an epoch is a reset that failed, and the next one fails, too."""
     config = CONFIG.replace(environment_restarts=1000, max_episode_steps=5, steps_per_epoch=steps_per_epoch)
     for seed in range(8):
-        one, other = (PPOAgentTrainer(config.replace(seed=seed), make_env=Unlucky) for _ in range(2))
+        one, other = (PPOAgentTrainer(config.replace(seed=seed), make_env=tiny_envs.Unlucky) for _ in range(2))
         next_trajectory(one)
         other.collector.load_state({name: np.array(array) for name, array in one.collector.state().items()})
         np.testing.assert_array_equal(next_trajectory(one).observations, next_trajectory(other).observations)
@@ -224,15 +211,40 @@ def test_a_seed_with_which_resets_fail_again_gives_way_to_the_next(steps_per_epo
         assert_same_state(one.collector.state(), other.collector.state())
 
 
-def test_an_evaluation_counts_episodes_that_cannot_begin_as_failed():
-    class Still:
-        def act(self, observations, noise=None):
-            return np.zeros((len(observations), 1), np.float32)
+def test_environments_that_are_rebuilt_get_other_seeds_where_resets_fail_again(monkeypatch):
+    monkeypatch.setattr(collector, "find_restore_method", lambda *_: "history")
+    config = CONFIG.replace(environment_restarts=200, max_episode_steps=5, steps_per_epoch=48)
+    trainer = PPOAgentTrainer(config, make_env=tiny_envs.Unlucky)
+    trainer.warn = lambda line: None
+    for _ in range(4):
+        next_trajectory(trainer)
+        trainer.collector.envs.restart()
+    trainer.close()
 
-    environment = find_environment("", 5, None, Unlucky)
-    played = evaluate(Still(), action_map(environment.action_space), environment, 20, True)
-    assert 0 < len(played.faults) < 20 and sorted(set(played.returns)) == [0.0, 5.0]
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_evaluation_counts_episodes_that_cannot_begin_as_failed(workers):
+    environment = find_environment("", 5, None, tiny_envs.Unlucky)
+    played = evaluate(tiny_envs.Still(), action_map(environment.action_space), environment, 42, True, workers=workers)
+    assert len(played.faults) == 18 and sorted(set(played.returns)) == [0.0, 5.0]
     assert "cannot be started, its reset failed (OSError: drawn badly" in played.faults[0]
+
+
+def test_workers_that_meet_in_one_simulator_score_as_one_process(tmp_path):
+    class Alone(tiny_envs.Plain):
+        def __init__(self):
+            self._lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_EXCL)
+
+        def close(self):
+            os.close(self._lock)
+            (tmp_path / "lock").unlink()
+
+    environment = find_environment("", 5, None, Alone)
+    played = evaluate(tiny_envs.Still(), action_map(environment.action_space), environment, 12, True, workers=2)
+    assert played.faults == () and played.returns.tolist() == [5.0] * 12
+    (tmp_path / "lock").touch()
+    with pytest.raises(UserError, match="cannot be built"):
+        evaluate(tiny_envs.Still(), action_map(environment.action_space), environment, 3, True, workers=1)
 
 
 @pytest.mark.parametrize("checked", [True, False])
