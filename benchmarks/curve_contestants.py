@@ -15,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from contestants import BEGAN, versions
 from peers.tasks import TASKS
 
-OURS, SB3, SB3_ONE_THREAD = "ours", "SB3", "SB3, one thread"  # or its contrib
+OURS, CONTRIB, SB3, ONE_THREAD = "ours", "SB3 contrib", "SB3", ", one thread"
 
 
 @dataclass(frozen=True)
 class Job:
     """One contestant of a task."""
 
-    contestant: str  # OURS, SB3 or SB3_ONE_THREAD
+    contestant: str  # OURS, CONTRIB or SB3, the others also with ONE_THREAD
     task: str
     chosen: str  # its name in the task
     steps_per_epoch: int
@@ -61,7 +61,7 @@ def main() -> None:
     else:
         from peers import stable_baselines
 
-        stable_baselines.train(*trained, threads=1 if job.contestant == SB3_ONE_THREAD else None)
+        stable_baselines.train(*trained, threads=1 if job.contestant.endswith(ONE_THREAD) else None)
     assert len(laps.instants) == job.warm_up + job.epochs, "the training ended before the race"
     print(json.dumps({"instants": laps.instants, "versions": versions()}))
 
