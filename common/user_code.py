@@ -109,7 +109,9 @@ def describe(error: BaseException) -> str:
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     if keras_says := _BOLD.search(message or ""):
         message = keras_says[1]
-    first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
+    first, *later = [line.strip() for line in (message or "").splitlines() if line.strip()] or [""]
+    if first.endswith(":") and later:  # the reason follows
+        first = f"{first} {later[0]}"
     shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
     if isinstance(error, WrongReturnError):
         return shown

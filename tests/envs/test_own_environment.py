@@ -941,6 +941,7 @@ def test_a_tuple_with_a_part_too_many_is_refused():
     [
         (ValueError("In a call:\n\x1b[1mExpected 2 axes\x1b[0m\nand more"), "ValueError: Expected 2 axes"),
         (ValueError("\n  first \nsecond"), "ValueError: first"),
+        (ValueError("Error encountered:\n\nno shape\nsecond"), "ValueError: Error encountered: no shape"),
         (SyntaxError(), "SyntaxError"),
     ],
 )
