@@ -159,7 +159,7 @@ INTRODUCTION = """
 
 Trained agents come with the project. You can watch them at once, without training. If you build the site,
 [three of them act live](live.md), and you can push them. Most films show an agent before, half-way through and after
-its training. Two show it before and after.
+its training. Three show it before and after.
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
@@ -173,8 +173,8 @@ READING = """
 
 - "Untrained" is the agent before the first update.
 - "Half-way" is a checkpoint of the same run. Of all checkpoints, it is the one whose score is nearest to the mean of
-  the untrained and the trained agent's scores. The runs of `hardcore` and `best-hardcore`
-  kept no early checkpoint, so these have two stages.
+  the untrained and the trained agent's scores. The runs of `hardcore`, `best-hardcore` and
+  `breakout` kept no early checkpoint, so these have two stages.
 - "Trained" is the agent at the epoch whose parameters were kept.
 
 A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
