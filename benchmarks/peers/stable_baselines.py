@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Linear, Task
 from stable_baselines3.common.callbacks import BaseCallback
@@ -43,6 +44,8 @@ class _Scored(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         self._curve.follow(self.num_timesteps, acting(self.model))
+        if self.model.use_sde:  # scoring drew another noise
+            self.model.policy.reset_noise(self.training_env.num_envs)
 
     def _on_step(self) -> bool:
         return self.num_timesteps < self._steps
@@ -51,20 +54,29 @@ class _Scored(BaseCallback):
 def acting(model: Any) -> Act:
     """How a model acts on the environment's own observations."""
     normalizer, memory = model.get_vec_normalize_env(), None  # of a recurrent policy
-    size = model.observation_space.shape[0]
+    size, steps = model.observation_space.shape[0], 0
 
     def act(observations: np.ndarray, deterministic: bool, begins: bool) -> np.ndarray:
-        nonlocal memory
+        nonlocal memory, steps
+        steps = 0 if begins else steps + 1
+        if getattr(model, "use_sde", False) and steps % _steps_of_noise(model) == 0:
+            model.policy.reset_noise(len(observations))  # one for each episode
         if normalizer is not None:
             observations = normalizer.normalize_obs(observations)
         first = np.full(len(observations), begins)
-        if observations.shape[1] > size:
+        if observations.ndim == 2 and observations.shape[1] > size:
             observations, masks = np.split(observations, [size], axis=1)
             return model.predict(observations, deterministic=deterministic, action_masks=masks)[0]
         actions, memory = model.predict(observations, None if begins else memory, first, deterministic)
         return actions
 
     return act
+
+
+def _steps_of_noise(model: Any) -> int:
+    """After how many steps of training gSDE draws another noise: by default with every rollout."""
+    rollout = getattr(model, "n_steps", None) or model.train_freq.frequency
+    return model.sde_sample_freq if model.sde_sample_freq > 0 else rollout
 
 
 def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curve, threads: int | None = 1) -> Act:
@@ -81,8 +93,6 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
         How the trained model acts.
     """
     if contestant.library != "sbx" and threads is not None:
-        import torch
-
         torch.set_num_threads(threads)
 
     def make() -> gymnasium.Env:
@@ -102,6 +112,8 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
     if contestant.action_noise is not None:
         size = envs.action_space.shape[0]
         settings["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, contestant.action_noise))
+    if name := settings.get("policy_kwargs", {}).get("activation_fn"):
+        settings["policy_kwargs"] = settings["policy_kwargs"] | {"activation_fn": getattr(torch.nn, name)}
     if contestant.library != "sbx":
         settings["device"] = "cpu"
     algorithm = getattr(importlib.import_module(contestant.library), contestant.method)

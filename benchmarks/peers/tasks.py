@@ -1,6 +1,6 @@
 """What `learning_curves.py` compares: tasks, and the settings of every contestant on each of them.
 
-rl-zoo3's settings are those of its files `hyperparameters/*.yml` at commit 22e3ff2 (23 April 2026). "defaults" are
+rl-zoo3's settings are those of its files `hyperparams/*.yml` at commit 22e3ff2 (23 April 2026). "defaults" are
 what the library itself uses if nothing is said. "ours-zoo" are our methods with rl-zoo3's settings; "ours" are our
 presets without mirrors, "ours-mirror" those with them, "ours-unshaped" those without shaped rewards, and "ours-first"
 is the first command, which ends when the walker is solved.
@@ -96,14 +96,23 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
     """A task whose speeds are hidden: with a memory, without one, with four observations at a time, and sb3-contrib.
 
     Args:
-        zoo: rl-zoo3's settings for RecurrentPPO (its file `hyperparameters/ppo_lstm.yml`).
+        zoo: rl-zoo3's settings for RecurrentPPO (`hyperparams/ppo_lstm.yml`), but for those of all three tasks.
         ours: the same as settings of ours.
     """
-    ours = {**_PLAIN_PPO, "num_envs": num_envs, **ours}
+    network = {
+        "ortho_init": False, "activation_fn": "ReLU", "lstm_hidden_size": 64, "enable_critic_lstm": True,
+        "net_arch": {"pi": [64], "vf": [64]},
+    }  # fmt: skip
+    ours = {
+        **_PLAIN_PPO, "num_envs": num_envs, "normalize_observations": True, "reward_scaling": "returns",
+        "hidden_sizes": (64,), "activation": "relu", "initial_gains": (), **ours,
+    }  # fmt: skip
     stacked = ("gymnasium.wrappers:FrameStackObservation(4)",)
     contestants = {
-        "sb3-contrib-zoo": Contestant("sb3_contrib", "RecurrentPPO", zoo, num_envs=num_envs),
-        "ours-zoo-lstm": Contestant("ours", "default", {**ours, "memory": "lstm", "memory_size": 256}),
+        "sb3-contrib-zoo": Contestant(
+            "sb3_contrib", "RecurrentPPO", {**zoo, "policy_kwargs": network}, num_envs=num_envs, normalize=True
+        ),
+        "ours-zoo-lstm": Contestant("ours", "default", {**ours, "memory": "lstm"}),
         "ours-gru": Contestant("ours", "default", {**ours, "memory": "gru"}),
         "ours-stacked": Contestant("ours", "default", ours, wrappers=stacked),
         "ours-plain": Contestant("ours", "default", ours),
@@ -342,13 +351,13 @@ TASKS = {
         "LunarLanderWithoutSpeeds",
         300_000,
         {
-            "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
+            "n_steps": 512, "batch_size": 128, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
         },
         {
-            "steps_per_epoch": 16_384, "minibatch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "passes": 4,
+            "steps_per_epoch": 16_384, "minibatch_size": 128, "gae_lambda": 0.98, "gamma": 0.999, "passes": 4,
             "entropy_coefficient": 0.01,
         },
-        16,
+        32,
     ),
     "queens-masked": _masked("peers.queens:Queens-v0", 200_000),
     "taxi-masked": _masked("Taxi-v4", 200_000, ("gymnasium.wrappers:FlattenObservation",)),
