@@ -28,7 +28,7 @@ from peers.tasks import TASKS
 RESULTS = Path(__file__).resolve().parent / "results" / "learning_curves"
 PACKAGES = (
     "gymnasium", "Box2D", "numpy", "torch", "stable-baselines3", "sb3-contrib", "sbx-rl", "jax", "tensorflow", "keras",
-    "envpool", "ale-py", "opencv-python-headless",
+    "envpool", "ale-py", "opencv-python-headless", "mujoco", "flax", "optax",
 )  # fmt: skip
 
 

@@ -29,8 +29,8 @@ BLOCK = re.compile(r"(?<=<!-- compared -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
-Other libraries and this project train the same tasks with the same number of steps. One script plays and scores all
-of them. It uses the environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled
+Other libraries and this project train the same tasks with the same number of steps. Ours may end up to two
+trajectories later, from the last of which it does not learn. One script plays and scores all of them. It uses the environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled
 episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
@@ -38,6 +38,12 @@ those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `o
 `mirror` use the mirror symmetry of the task. `ours-unshaped` learns from the environment's own rewards where the
 preset shapes them. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
 `benchmarks/peers/tasks.py` lists all settings.
+
+The peers, and `ours-zoo`, are scored with their last weights. Our other contestants are scored as their presets end: with
+the weights that their own validations or training scores found best, and some with averaged ones. Same settings are not
+the same method: gradients are clipped for each network alone, off-policy methods have an ε of 1e-7 in Adam, and
+SBX's TD3 moves its target networks after every update of the critics, ours and Stable-Baselines3's after every second.
+TD3 of these libraries has no sampled actions to score, so their two columns are equal.
 
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are in thousands. Some methods play episodes to validate the agent while they train, and

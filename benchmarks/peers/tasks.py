@@ -120,20 +120,49 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
     return Task(env, steps, contestants, (f"common.hidden_speeds:{wrapper}",))
 
 
-_BODIES = "HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid"
-_CROSSQ = {  # as of `mujoco-crossq`; SBX's own default is a width of 2,048
-    "learning_rate": 1e-3, "learning_starts": 5000, "policy_delay": 3,
-    "policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [256, 256]}},
+_WIDE = {
+    "log_std_init": -2, "ortho_init": False, "activation_fn": "ReLU", "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+}  # fmt: skip
+_PPO_ZOO = {  # of the tasks in version 4; Ant's are the defaults
+    "HalfCheetah": {
+        "batch_size": 64, "n_steps": 512, "gamma": 0.98, "learning_rate": 2.0633e-05, "ent_coef": 0.000401762,
+        "clip_range": 0.1, "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096,
+        "policy_kwargs": _WIDE,
+    },
+    "Hopper": {
+        "batch_size": 32, "n_steps": 512, "gamma": 0.999, "learning_rate": 9.80828e-05, "ent_coef": 0.00229519,
+        "clip_range": 0.2, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671,
+        "policy_kwargs": _WIDE,
+    },
+    "Walker2d": {
+        "batch_size": 32, "n_steps": 512, "gamma": 0.99, "learning_rate": 5.05041e-05, "ent_coef": 0.000585045,
+        "clip_range": 0.1, "n_epochs": 20, "gae_lambda": 0.95, "max_grad_norm": 1, "vf_coef": 0.871923,
+    },
+    "Ant": {"gamma": 0.99},
+    "Humanoid": {
+        "batch_size": 256, "n_steps": 512, "gamma": 0.95, "learning_rate": 3.56987e-05, "ent_coef": 0.00238306,
+        "clip_range": 0.3, "n_epochs": 5, "gae_lambda": 0.9, "max_grad_norm": 2, "vf_coef": 0.431892,
+        "policy_kwargs": _WIDE,
+    },
 }  # fmt: skip
 
 
-def _mujoco(env: str) -> Task:
-    """A task of MuJoCo, with presets and defaults that are the same for every task; the last weights are scored."""
-    last = {"best_metric": "mean_episode_reward", "adopt_best": False}
+def _crossq(units: int) -> Contestant:
+    """SBX's CrossQ with rl-zoo3's settings, but for the critics' units."""
+    settings = {"learning_rate": 1e-3, "learning_starts": 5000, "policy_delay": 3}
+    return Contestant(
+        "sbx", "CrossQ", {**settings, "policy_kwargs": {"net_arch": {"pi": [256] * 2, "qf": [units] * 2}}}
+    )
+
+
+def _mujoco(body: str) -> Task:
+    """A task of MuJoCo: rl-zoo3's settings, and ours, the same for every task. The last weights are scored."""
+    last = {"best_metric": "mean_episode_reward", "adopt_best": False, "backend": "gymnasium"}
     contestants = {
-        "sb3-ppo": Contestant("stable_baselines3", "PPO"),
-        "sbx-sac": Contestant("sbx", "SAC"),
-        "sbx-crossq": Contestant("sbx", "CrossQ", _CROSSQ),
+        "sb3-ppo-zoo": Contestant("stable_baselines3", "PPO", _PPO_ZOO[body], normalize=True),
+        "sbx-sac-zoo": Contestant("sbx", "SAC", {"learning_starts": 10_000}),
+        "sbx-crossq-zoo": _crossq(2048),
+        "sbx-crossq-256": _crossq(256),
     }
     presets = {
         "ours-ppo": "mujoco",
@@ -142,7 +171,7 @@ def _mujoco(env: str) -> Task:
         "ours-crossq": "mujoco-crossq",
     }
     ours = {name: Contestant("ours", preset, last) for name, preset in presets.items()}
-    return Task(env, 1_000_000, contestants | ours)
+    return Task(f"{body}-v5", 1_000_000, contestants | ours)
 
 
 def _masked(env: str, steps: int, wrappers: tuple[str, ...] = ()) -> Task:
@@ -161,7 +190,7 @@ def _masked(env: str, steps: int, wrappers: tuple[str, ...] = ()) -> Task:
 
 
 TASKS = {
-    **{f"mujoco-{name.lower()}": _mujoco(f"{name}-v5") for name in _BODIES},
+    **{f"mujoco-{body.lower()}": _mujoco(body) for body in _PPO_ZOO},
     "cartpole-ppo": Task(
         "CartPole-v1",
         100_000,
@@ -195,6 +224,7 @@ TASKS = {
         20_000,
         {
             "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
+            "sb3-zoo": Contestant("stable_baselines3", "TD3", _TD3_ZOO, action_noise=0.1),
             "sbx-defaults": Contestant("sbx", "TD3"),
             "ours-zoo": Contestant("ours", "td3", {**_ZOO_TD3, "steps_per_epoch": 200}),
             "ours": Contestant("ours", "pendulum-td3-fast"),
@@ -245,6 +275,7 @@ TASKS = {
         300_000,
         {
             "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
+            "sb3-zoo": Contestant("stable_baselines3", "TD3", _TD3_ZOO, action_noise=0.1),
             "sbx-defaults": Contestant("sbx", "TD3"),
             "ours-zoo": Contestant("ours", "td3", {**_ZOO_TD3, "steps_per_epoch": 3000}),
             "ours": Contestant("ours", "lunar-lander-td3"),
