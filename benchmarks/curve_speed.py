@@ -58,7 +58,7 @@ FIRST_COMMAND = Setting(  # as many epochs as are done before it may stop
     "The first command, PPO of rl-zoo3", "walker-ppo", ("ours-first", "sb3-zoo"), 85,
     {SB3: None, SB3 + ONE_THREAD: None}, rollouts=(3072, 65_536),
 )  # fmt: skip
-NOTES = "Both have the same networks and settings, those of `peers/tasks.py`, and nothing is scored."
+NOTES = "Both have layers of the same sizes and settings, those of `peers/tasks.py`, and nothing is scored."
 
 
 def main() -> None:

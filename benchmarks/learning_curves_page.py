@@ -26,12 +26,18 @@ COMPARED = {  # page → its tasks, and how the rows of `curve_speed.py` begin t
     ROOT / "docs" / "action-masks.md": (("queens-masked", "taxi-masked"), "MaskablePPO"),
 }
 BLOCK = re.compile(r"(?<=<!-- compared -->\n).*?(?=<!-- end -->)", re.DOTALL)
+RACE = ROOT / "benchmarks" / "results" / "first_command_speed.json"
+RACERS = (  # contestants of walker-ppo, how they are called in the race, and in the figure
+    ("sb3-zoo", "SB3", "Stable-Baselines3's PPO with the settings of rl-zoo3"),
+    ("ours-first", "ours", "python PPOAgentTrainer.py"),
+)
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
 Other libraries and this project train the same tasks with the same number of steps. Ours may end up to two
-trajectories later, from the last of which it does not learn. One script plays and scores all of them. It uses the environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled
-episodes, and 100 of each at the end.
+trajectories later, from the last of which it does not learn. One script plays and scores all of them. It uses the
+environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled episodes, and 100 of
+each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
@@ -39,11 +45,12 @@ those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `o
 preset shapes them. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
 `benchmarks/peers/tasks.py` lists all settings.
 
-The peers, and `ours-zoo`, are scored with their last weights. Our other contestants are scored as their presets end: with
-the weights that their own validations or training scores found best, and some with averaged ones. Same settings are not
-the same method: gradients are clipped for each network alone, off-policy methods have an ε of 1e-7 in Adam, and
-SBX's TD3 moves its target networks after every update of the critics, ours and Stable-Baselines3's after every second.
-TD3 of these libraries has no sampled actions to score, so their two columns are equal.
+`ours`, `ours-mirror`, `ours-unshaped` and `ours-first` are scored as their presets end: with the weights that their
+own validations or training scores found best, and some with averaged ones. All others are scored with their last
+weights. Same settings are not the same method: ours clips the gradients of each network alone, and off-policy it has
+an ε of 1e-7 in Adam. SBX's TD3 moves its target networks after every update of the critics, ours and
+Stable-Baselines3's after every second. The TD3 of both libraries plays without noise whenever it is scored, so its
+two columns are equal.
 
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are in thousands. Some methods play episodes to validate the agent while they train, and
@@ -166,6 +173,38 @@ def figure(task: str, contestants: Runs) -> Any:
     return drawn
 
 
+def pace(race: list[dict[str, Any]], racer: str) -> tuple[float, float]:
+    """Seconds until the first step, and steps a second from then on: medians; of two ways to run it the faster."""
+    ways: dict[str, list[dict[str, Any]]] = {}
+    for run in race:
+        if run["contestant"].startswith(racer):
+            ways.setdefault(run["contestant"], []).append(run)
+    speed, runs = max((float(np.median([run["steps_per_second"] for run in runs])), runs) for runs in ways.values())
+    return float(np.median([run["instants"][0] for run in runs])) - runs[0]["steps_per_epoch"] / speed, speed
+
+
+def first_command(contestants: Runs, race: list[dict[str, Any]]) -> Any:
+    """The deterministic score of every seed over seconds, which are steps at the speed of `race` (curve_speed.py)."""
+    from common.figures.style import GREY, colour_of, stacked_panels, style_axis
+
+    drawn, [axis] = stacked_panels(1, 3.5)
+    axis.axhline(300, color=GREY, linestyle=":", label="solved")
+    for number, (name, racer, label) in enumerate(RACERS):
+        start, speed = pace(race, racer)
+        for seed, run in enumerate(contestants[name]):
+            seconds = start + np.array(run["steps"]) / speed
+            scores = [*map(np.mean, run["deterministic"][:-1]), np.mean(run["final"]["deterministic"])]
+            shown = f"{label}, {len(contestants[name])} seeds" if seed == 0 else None
+            axis.plot(seconds, scores, color=colour_of(number), linewidth=1, label=shown)
+    style_axis(axis, "score without noise")
+    axis.set_xscale("log")
+    axis.set_xticks([20, 50, 100, 200, 500, 1000, 2000], minor=False)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_xlabel("seconds on two idle cores, with start, without the last validation")
+    axis.legend(fontsize="small", loc="lower right")
+    return drawn
+
+
 def main() -> None:
     """Write the pages and the figures."""
     from common.figures.style import save_figure
@@ -176,6 +215,9 @@ def main() -> None:
         path.write_text(BLOCK.sub(compared(tasks, *shown), path.read_text(encoding="utf-8")), encoding="utf-8")
     for task, contestants in tasks.items():
         save_figure(figure(task, contestants), FIGURES / f"{task}.png")
+    if RACE.exists():  # the race has been run
+        race = json.loads(RACE.read_text(encoding="utf-8"))["runs"]
+        save_figure(first_command(tasks["walker-ppo"], race), FIGURES / "first-command.png")
 
 
 if __name__ == "__main__":
