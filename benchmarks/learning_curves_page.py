@@ -179,7 +179,9 @@ def pace(race: list[dict[str, Any]], racer: str) -> tuple[float, float]:
     for run in race:
         if run["contestant"].startswith(racer):
             ways.setdefault(run["contestant"], []).append(run)
-    speed, runs = max((float(np.median([run["steps_per_second"] for run in runs])), runs) for runs in ways.values())
+    speeds = {way: float(np.median([run["steps_per_second"] for run in runs])) for way, runs in ways.items()}
+    fastest = max(speeds, key=speeds.__getitem__)
+    speed, runs = speeds[fastest], ways[fastest]
     return float(np.median([run["instants"][0] for run in runs])) - runs[0]["steps_per_epoch"] / speed, speed
 
 

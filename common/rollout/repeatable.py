@@ -107,7 +107,7 @@ class RepeatableEnvs:
     def _begin_next(self, tries: int) -> list[np.ndarray]:
         if not tries:
             return self._reset(None)
-        if tries > 1:  # the episodes after these; a second try of the same leaves none out
+        if tries > 1:  # the same episodes failed twice, so the next ones are tried
             self.record.begin_episodes()
         return self._repeat(range(len(self.groups)), self._points(self.columns))
 
