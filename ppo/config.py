@@ -60,7 +60,7 @@ class NetworkSettings(Settings):
     actions."""
 
     memory: Literal["none", "gru", "lstm"] = "none"
-    """Layer with which the networks remember earlier steps of an episode, after the hidden layers: a gated recurrent
+    """Layer with which the networks remember earlier steps of an episode, before the hidden layers: a gated recurrent
     unit or a long short-term memory. Set it (to gru) if one observation does not tell enough, because it lacks
     velocities or because something has passed out of sight. An update then takes several times as long. Images have no
     memory."""

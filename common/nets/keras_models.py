@@ -62,7 +62,7 @@ class Torso:
     layer_norm: bool = False  # before the activation of dense layers (arXiv:1607.06450)
     precision: str = "float32"  # bfloat16 rounds what hidden layers multiply, except observations that are not images
     images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()  # in a row of numbers, or the one that it is
-    memory: str | None = None  # "gru" or "lstm" is the last hidden layer, which remembers
+    memory: str | None = None  # "gru" or "lstm" is the first hidden layer, which remembers
     memory_size: int = 0  # units of that layer
     batch_norm: bool = False  # batch renormalisation of the input and after each dense layer (arXiv:1702.03275)
 
@@ -210,13 +210,12 @@ class WithMask(keras.Model):
 
 def _hidden(torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None) -> tuple[Any, keras.KerasTensor, list[Any]]:
     """A network's inputs, the features of its last hidden layer, and the memory [B, Z] after each step, if any."""
-    observations, features = torso.hidden(kernel, mirror)
     if not isinstance(torso, Torso) or torso.memory is None:
-        return observations, features, []
+        return *torso.hidden(kernel, mirror), []
     layer = MemoryLayer(torso.memory, torso.memory_size, kernel, name="memory")
-    memory, kept = keras.Input((layer.memory_size,)), keras.Input(())
-    features, after = layer(features, memory, kept)
-    return [observations, memory, kept], features, [after]
+    observations, memory, kept = map(keras.Input, (torso.observation_shape, (layer.memory_size,), ()))
+    features, after = layer(observations, memory, kept)
+    return [observations, memory, kept], torso(features, kernel), [after]
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

@@ -28,11 +28,11 @@ def test_sequences_and_single_steps_agree_with_keras(kind):
     seen = rng.standard_normal((2, STEPS, 2)).astype(np.float32)  # two sequences
     cell, hidden, head = (model.get_layer(name) for name in ("memory", "hidden_0", "out"))
     whole = LAYERS[kind](UNITS, return_sequences=True)
-    whole.build((None, STEPS, 4))
+    whole.build((None, STEPS, 2))
     whole.set_weights(cell.get_weights())
     empty = np.zeros((2, cell.memory_size), np.float32)
     with tf.GradientTape(persistent=True) as tape:
-        expected = head(whole(hidden(seen)))  # [2, STEPS, 2]
+        expected = head(hidden(whole(seen)))  # [2, STEPS, 2]
         found, after = model([seen.reshape(-1, 2), empty, np.ones(2 * STEPS, np.float32)])
         found = tf.reshape(found, expected.shape)
     np.testing.assert_allclose(found, expected, atol=1e-5)
