@@ -36,8 +36,8 @@ HEAD = """# Learning curves compared with other libraries
 
 Other libraries and this project train the same tasks with the same number of steps. Ours may end up to two
 trajectories later, from the last of which it does not learn. One script plays and scores all of them. It uses the
-environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled episodes, and 100 of
-each at the end.
+environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it plays 20 deterministic and 20
+sampled episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
@@ -47,10 +47,10 @@ preset shapes them. In the tasks `queens-masked` and `taxi-masked` all contestan
 
 `ours`, `ours-mirror`, `ours-unshaped` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last
-weights. Same settings are not the same method: ours clips the gradients of each network alone, and off-policy it has
-an ε of 1e-7 in Adam. SBX's TD3 moves its target networks after every update of the critics, ours and
-Stable-Baselines3's after every second. The TD3 of both libraries plays without noise whenever it is scored, so its
-two columns are equal.
+weights. Same settings are not the same method: where actor and critic are two networks, ours clips the gradients of
+each alone, and off-policy it has an ε of 1e-7 in Adam. SBX's TD3 moves its target networks after every update of the
+critics, ours and Stable-Baselines3's after every second. The TD3 of both libraries plays without noise whenever it is
+scored, so its two columns are equal.
 
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are in thousands. Some methods play episodes to validate the agent while they train, and

@@ -31,7 +31,7 @@ def returns_of(make: Make, act: Act, episodes: int, seed: int, deterministic: bo
 
 
 class Curve:
-    """Scores of a training at every fiftieth of its steps, and of its end.
+    """Scores of a training at equal parts of its steps, and of its end.
 
     Args:
         make: makes the environment.

@@ -8,15 +8,13 @@ import gymnasium
 import numpy as np
 import torch
 from peers.scoring import Act, Curve
-from peers.tasks import Contestant, Linear, Task
+from peers.tasks import GAME, Contestant, Linear, Task
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 from common.envs.action_masks import WithActionMask
-
-GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
 
 
 class _MaskApart(gymnasium.ObservationWrapper):

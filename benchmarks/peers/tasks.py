@@ -16,6 +16,8 @@ from common.envs.action_masks import WithActionMask
 from common.envs.environment import find_environment
 from common.envs.registered import wrapped
 
+GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
+
 
 class Linear(NamedTuple):
     """A value that falls linearly to 0 during the training."""
@@ -55,10 +57,14 @@ class Task:
     def make(self, contestant: Contestant) -> gymnasium.Env:
         """A new environment as a contestant sees it; its action mask stands behind the observation if it uses one.
 
-        An Atari game is a whole one, of all lives.
+        An Atari game is a whole one, of all lives, in the wrappers that the contestant learns with.
         """
         if self.env.startswith("ALE/"):
-            return find_environment(self.env).make()
+            if contestant.library == "ours":
+                return find_environment(self.env).make()
+            from peers.whole_games import WholeGame
+
+            return WholeGame(GAME.format(self.env[4:-3]))
         env_id = contestant.env or self.env
         env = wrapped(env_id, gymnasium.make(env_id), self.wrappers + contestant.wrappers)
         is_masked = contestant.method == "MaskablePPO" or "action_masks" in contestant.settings
@@ -410,7 +416,7 @@ TASKS = {
                 "breakout",
                 {
                     "passes": 4, "value_loss": "squared", "adam_epsilon": 1e-5, "adopt_best": False,
-                    "best_metric": "mean_episode_reward",
+                    "best_metric": "mean_episode_reward", "steps_per_epoch": 1024, "updates_per_epoch": 1,
                 },
             ),
         },
