@@ -31,6 +31,7 @@ RACERS = (  # contestants of walker-ppo, how they are called in the race, and in
     ("sb3-zoo", "SB3", "Stable-Baselines3's PPO with the settings of rl-zoo3"),
     ("ours-first", "ours", "python PPOAgentTrainer.py"),
 )
+KINDS = ("deterministic", "sampled")  # actions
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
@@ -127,7 +128,7 @@ def table(contestants: Runs) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for number, (name, runs) in enumerate(contestants.items()):
-        played, sampled = final(runs, "deterministic"), final(runs, "sampled")
+        played, sampled = (final(runs, kind) for kind in KINDS)
         validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
         trained = np.mean([run["steps"][-1] for run in runs]) / 1000
         better = "–"
@@ -186,24 +187,25 @@ def pace(race: list[dict[str, Any]], racer: str) -> tuple[float, float]:
 
 
 def first_command(contestants: Runs, race: list[dict[str, Any]]) -> Any:
-    """The deterministic score of every seed over seconds, which are steps at the speed of `race` (curve_speed.py)."""
-    from common.figures.style import GREY, colour_of, stacked_panels, style_axis
+    """Both scores of every seed over seconds, which are steps at the speed of `race` (curve_speed.py)."""
+    from common.figures.style import GREY, colour_of, legend_above, stacked_panels, style_axis
 
-    drawn, [axis] = stacked_panels(1, 3.5)
-    axis.axhline(300, color=GREY, linestyle=":", label="solved")
-    for number, (name, racer, label) in enumerate(RACERS):
-        start, speed = pace(race, racer)
-        for seed, run in enumerate(contestants[name]):
-            seconds = start + np.array(run["steps"]) / speed
-            scores = [*map(np.mean, run["deterministic"][:-1]), np.mean(run["final"]["deterministic"])]
-            shown = f"{label}, {len(contestants[name])} seeds" if seed == 0 else None
-            axis.plot(seconds, scores, color=colour_of(number), linewidth=1, label=shown)
-    style_axis(axis, "score without noise")
-    axis.set_xscale("log")
-    axis.set_xticks([20, 50, 100, 200, 500, 1000, 2000], minor=False)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_xlabel("seconds on two idle cores, with start, without the last validation")
-    axis.legend(fontsize="small", loc="lower right")
+    drawn, axes = stacked_panels(2, 2.5)
+    for axis, kind, name_of_score in zip(axes, KINDS, ("score without noise", "score with noise")):
+        axis.axhline(300, color=GREY, linestyle=":", label="solved")
+        for number, (name, racer, label) in enumerate(RACERS):
+            start, speed = pace(race, racer)
+            for run in contestants[name]:
+                seconds = start + np.array(run["steps"]) / speed
+                scores = [*map(np.mean, run[kind][:-1]), np.mean(run["final"][kind])]
+                shown = f"{label}, {len(contestants[name])} seeds"
+                axis.plot(seconds, scores, color=colour_of(number), linewidth=1, label=shown)
+        style_axis(axis, name_of_score)
+    axes[1].set_xscale("log")
+    axes[1].set_xticks([20, 50, 100, 200, 500, 1000, 2000], minor=False)
+    axes[1].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[1].set_xlabel("seconds on two idle cores, with start, without the last validation")
+    legend_above(drawn, axes)
     return drawn
 
 
