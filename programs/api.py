@@ -183,14 +183,15 @@ class TrainedAgent:
         """What the agent plays; `make()` builds one. Raises UserError if it cannot be built or must be typed again."""
         return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
 
-    def act(self, observation: Any, action_mask: Any = None) -> Any:
-        """The deterministic action for an observation as `env.reset` and `env.step` return it, or a batch of actions.
+    def act(self, observation: Any, action_mask: Any = None, rng: np.random.Generator | None = None) -> Any:
+        """The action for an observation as `env.reset` and `env.step` return it, or a batch of actions.
 
         An agent that was trained with `memory` remembers earlier calls; call `forget` where episodes begin.
 
         Args:
             observation: one, or a batch as Gymnasium's vector environments return it.
             action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch.
+            rng: draws the policy's noise; without it the action is the deterministic one.
 
         Returns:
             What `env.step` takes: an int for Discrete, else an array [*space.shape]; [n, *space.shape] for a batch.
@@ -206,7 +207,8 @@ class TrainedAgent:
             rows = self._with_masks(rows, action_mask)
         if len(rows) != len(self._playing.memory):
             self._playing = InEpisodes(self._policy, len(rows))
-        actions = self._action_map(self._playing.act(rows))  # [n, *space.shape]
+        noise = None if rng is None else rng.standard_normal((len(rows), self._action_map.noise_size), np.float32)
+        actions = self._action_map(self._playing.act(rows, noise))  # [n, *space.shape]
         if is_batch:
             return actions
         return int(actions[0]) if isinstance(self._native.action_space, gymnasium.spaces.Discrete) else actions[0]

@@ -54,6 +54,9 @@ def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path
         action = agent.act(observation)
         assert one.action_space.contains(action) and np.array_equal(action, actions[i])
         one.step(action)
+    drawn = [agent.act(observations, rng=np.random.default_rng(seed)) for seed in (0, 0, *range(1, 9))]
+    assert envs.action_space.contains(drawn[0]) and np.array_equal(drawn[0], drawn[1])
+    assert np.ptp(drawn, axis=0).all()  # each action differs between seeds
     with pytest.raises(UserError, match=r"Matching|Nested|Dot|Target"):
         agent.evaluate(1)
     with pytest.raises(UserError, match=r"the observation is .*: expected one of"):
