@@ -301,7 +301,7 @@ def japanese(words: str) -> str:
     table, began = study(words).split("\n\n")
     for cell, translated in JAPANESE.items():
         table = table.replace(f"| {cell} |", f"| {translated} |")
-    return f"{table}\n\n学習の開始日は {began.split()[-1].strip('.')} です。"
+    return f"{table}\n\n（{began.split()[-1].strip('.')} に実行）"
 
 
 def looks(words: str) -> str:
