@@ -146,8 +146,8 @@ class EnvironmentSettings(Settings):
     shards: int | None = setting(None, at_least=1)
     """Number of parts (shards) that the environments are divided into; with --workers, each worker steps whole shards.
     The results depend on the number of shards and not on the number of workers. None with --workers: one shard per
-    environment, but at most 16. None without --workers: 4 where backend auto means Gymnasium and observations are
-    numbers, 2 on EnvPool and with backend processes, else 1; at most one per environment."""
+    environment, but at most 16. None without --workers: 4 where backend auto means Gymnasium, unless observations
+    are images alone, 2 on EnvPool and with backend processes, else 1; at most one per environment."""
     symmetry: bool = False
     """Whether the networks make use of an environment's mirror symmetry. In a mirrored state the policy then takes the
     mirrored action, and the critic gives the same value. Learning may need fewer steps. Each step needs twice

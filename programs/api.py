@@ -180,7 +180,7 @@ class TrainedAgent:
 
     @functools.cached_property
     def environment(self) -> Environment:
-        """What the agent plays; `make()` builds one. Raises UserError if it cannot be built or must be typed again."""
+        """What the agent plays; `make_native()` builds one. Raises UserError if it cannot be built or must be typed again."""
         return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
 
     def act(self, observation: Any, action_mask: Any = None, rng: np.random.Generator | None = None) -> Any:
@@ -190,7 +190,8 @@ class TrainedAgent:
 
         Args:
             observation: one, or a batch as Gymnasium's vector environments return it.
-            action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch.
+            action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch. For
+                one observation also a tuple with an array for each action dimension.
             rng: draws the policy's noise; without it the action is the deterministic one.
 
         Returns:
@@ -222,7 +223,8 @@ class TrainedAgent:
         self._playing.forget(which)
 
     def _with_masks(self, rows: np.ndarray, action_mask: Any) -> np.ndarray:
-        masks = np.atleast_2d(np.asarray(action_mask, np.float32))  # [n, Σ choices]
+        given = np.hstack(action_mask) if isinstance(action_mask, tuple) else action_mask  # a part for each dimension
+        masks = np.atleast_2d(np.asarray(given, np.float32))  # [n, Σ choices]
         if masks.shape != (len(rows), self._action_map.noise_size):
             raise UserError(
                 f"{self.folder} was trained with action masks: give act an action_mask of "

@@ -132,7 +132,7 @@ class TrainerBase(ABC):
         self.agent = self.make_agent(*spaces, config, agent_seed, self.make_networks)
         if self.has_workers and not self.agent.acting_policy().is_plain:
             fault, advice = f"{self.environment.id} shows images, which are", ""
-            if config.networks is not None:
+            if config.networks is not None and not (self.agent.sees_images or self.agent.images):
                 fault = f"networks {config.networks} act through Keras, which is"
                 advice = ", or build them of Dense, LayerNormalization and Activation in a row"
             raise UserError(f"{fault} unsupported with --workers: leave --workers out{advice}")

@@ -50,20 +50,22 @@ def find_restore_method(
     way: RestoreMethod = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
     patient = backend == "envpool"  # compiled environments are fast, and no other of their ways is right for sure
     count = min(PROBED, num_envs)
-    actions = _held_actions(max(MIDDLES) + AFTER, count, action_map, environment.action_space)  # [T, n, A]
+    drawn = _held_actions(max(MIDDLES) + AFTER, count, action_map, environment.action_space)  # [T, n, A]
+    masked = environment.action_space if environment.action_masks else None
 
     def make() -> Group:
         return make_vector_env(environment, count, backend, 1, way, time_limit).groups[0]
 
-    def played(patient: bool) -> tuple[list[Step], dict[int, Points]] | None:
-        return _played(make, actions, action_map, RestoreRecord([slice(0, count)], way, action_map.size), patient)
+    def played(patient: bool) -> tuple[list[Step], list[np.ndarray], dict[int, Points]] | None:
+        record = RestoreRecord([slice(0, count)], way, action_map.size)
+        return _played(make, drawn, action_map, record, patient, masked)
 
     try:
         first = played(patient)
         if first is None:
             return "rebuilt"
-        steps, points = first
-        found = _repeated(make, points, [action_map(action) for action in actions], steps, patient)
+        steps, taken, points = first
+        found = _repeated(make, points, taken, steps, patient)
     except StartError:  # a failure like that of a step
         return "rebuilt"
     if found == "different":
@@ -81,30 +83,47 @@ def find_restore_method(
 
 
 def _played(
-    make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: RestoreRecord, patient: bool
-) -> tuple[list[Step], dict[int, Points]] | None:
-    """What environments do with actions [T, n, A] of a policy, and what restores them at several steps.
+    make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: RestoreRecord, patient: bool,
+    masked: gymnasium.Space | None,
+) -> tuple[list[Step], list[np.ndarray], dict[int, Points]] | None:  # fmt: skip
+    """What environments do with actions [T, n, A] of a policy, the actions taken, and what restores them at some steps.
 
-    None if they fail, or are slow; with `patient` they may be, so that the answer depends on no clock.
+    None if they fail, or are slow; with `patient` they may be, so that the answer depends on no clock. Of a `masked`
+    action space only what is allowed is taken.
     """
     points: dict[int, Points] = {}
-    steps, seconds = [], 0.0
+    steps, taken, seconds = [], [], 0.0
     with contextlib.closing(make()) as group:
-        group.reset(0)
+        seen = group.reset(0)
         for t, action in enumerate(actions):
             if t in BEGINNINGS:
-                group.reset(None)
+                seen = group.reset(None)
                 record.begin_episodes()
+            if masked is not None:
+                action = _allowed(action, seen, masked)  # noqa: PLW2901
             if t in BEGINNINGS + MIDDLES:
                 points[t] = {i: record.restore_point(i, action_map) for i in range(group.num_envs)}
             began = time.monotonic()
-            steps.append(_step(group, action_map(action)))
+            taken.append(action_map(action))
+            steps.append(_step(group, taken[-1]))
+            seen = steps[-1].observations
             seconds += time.monotonic() - began
             record.add_actions(action[None], record.ended[None])
             record.ended = steps[-1].ended.copy()
             if group.faults or (not patient and seconds > PATIENCE):
                 return None
-    return steps, points
+    return steps, taken, points
+
+
+def _allowed(actions: np.ndarray, rows: np.ndarray, space: gymnasium.Space) -> np.ndarray:
+    """The actions [n, A] that are allowed, and the first allowed ones for the others, by the masks behind the rows."""
+    counts = choices(space)
+    masks = np.split(rows[:, -sum(counts) :], np.cumsum(counts)[:-1], axis=1)
+    columns = [
+        np.where(np.take_along_axis(mask, column[:, None].astype(int), 1)[:, 0] > 0, column, mask.argmax(axis=1))
+        for column, mask in zip(actions.T, masks)
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
 
 
 def _repeated(

@@ -25,6 +25,7 @@ from common.runs.options import RunOptions
 from common.user_code import closed
 
 LONGEST_EPOCH = 30.0  # seconds; where the defaults take no longer, nothing is changed
+LONGEST_VALIDATION = 60.0  # likewise, in one process
 EPOCH = 20.0  # seconds of an epoch that is chosen
 SHARE = 0.1  # of the training, that validations and the evaluation may take together
 MEASURED = 0.5  # seconds in which it shows that an environment is fast
@@ -55,9 +56,10 @@ def fitted(
     if backend not in ("gymnasium", "processes"):  # compiled ones are fast
         return config, options
     pace = _pace(config, environment, backend, MEASURED)
-    at_once = min(config.num_envs, cores()) if backend == "processes" else 1
-    default = type(config)().steps_per_epoch
-    if pace.step * default / at_once <= LONGEST_EPOCH:
+    at_once = min(config.num_envs, options.workers or (cores() if backend == "processes" else 1))
+    epoch = pace.step * type(config)().steps_per_epoch / at_once
+    validation = pace.step * (environment.most_actions or 0) * config.validation_episodes
+    if epoch <= LONGEST_EPOCH and validation <= LONGEST_VALIDATION:
         return config, options
     pace = _pace(config, environment, backend, MEASURED_SLOW)
     if not pace.step:  # it failed, which training will tell
@@ -75,8 +77,8 @@ def fitted(
     if before != (config, options):
         say(
             f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
-            f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the "
-            f"evaluation {options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in "
+            f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} episodes, the "
+            f"evaluation {options.evaluation_episodes} without noise and as many with it, and stepping takes about {duration(training)} in "
             "all; --steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set "
             "other numbers"
         )

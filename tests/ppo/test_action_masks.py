@@ -21,6 +21,7 @@ from common.envs.spaces import choices
 from common.errors import UserError
 from common.nets import distributions
 from common.rollout import evaluation, policy_file
+from common.rollout.probe import find_restore_method
 from common.user_code import WrongReturnError
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -162,6 +163,7 @@ def score(trainer: PPOAgentTrainer, deterministic: bool) -> float:
 def test_two_of_forty_doors_are_open():
     """A closed door raises here, and a failure ends the run: none is ever chosen."""
     trainer = PPOAgentTrainer(CONFIG.replace(env="tests/DoorsByMethod-v0"))
+    assert find_restore_method(trainer.environment, "gymnasium", trainer.agent.action_map) == "episodes"
     trainer.train()
     assert trainer.results[0].entropy < np.log(2) + 1e-3  # of two choices
     assert score(trainer, True) == 5 and score(trainer, False) > 4

@@ -94,6 +94,7 @@ def test_a_mask_is_given_with_the_observation(tmp_path):
     action = agent.act(observation, info["action_mask"])
     assert isinstance(action, int) and info["action_mask"][action - 2]
     assert list(agent.act(np.array([observation] * 2), [info["action_mask"]] * 2)) == [action] * 2
+    assert agent.act(observation, (info["action_mask"],)) == action  # a part for each dimension
     with pytest.raises(UserError, match="give act an action_mask of 40 numbers"):
         agent.act(observation)
 

@@ -176,6 +176,7 @@ def test_a_step_that_hangs_does_not_keep_a_signal_waiting(tmp_path, backend, epo
 # -- what is chosen --
 
 FAST, SLOW, EPISODES = fit.Pace(0.001, 20), fit.Pace(0.05, math.nan), fit.Pace(0.05, 40)
+LONG = fit.Pace(0.001, math.nan)  # of which epochs are short
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,7 @@ FAST, SLOW, EPISODES = fit.Pace(0.001, 20), fit.Pace(0.05, math.nan), fit.Pace(0
         (SLOW, "Stops", dict(epochs=1), dict(steps_per_epoch=400, minibatch_size=100, validation_episodes=2), 1),
         (SLOW, "StopsEndless", {}, dict(steps_per_epoch=400, minibatch_size=100, validation_episodes=1), 1),
         (EPISODES, "StopsEndless", {}, dict(steps_per_epoch=400, minibatch_size=100, validation_episodes=10), 20),
+        (LONG, "Stops", dict(max_episode_steps=10_000), dict(validation_episodes=1), 2),
     ],
 )  # fmt: skip
 def test_a_slow_environment_gets_short_epochs_and_few_episodes_unless_others_are_typed(
@@ -200,7 +202,7 @@ def test_a_slow_environment_gets_short_epochs_and_few_episodes_unless_others_are
     found, options = fit.fitted(config, RunOptions(), typed, said.append)
     assert found == config.replace(**wanted)
     assert options.evaluation_episodes == evaluation
-    assert len(said) == bool(wanted) and all("50 ms a step" in line for line in said)
+    assert len(said) == bool(wanted) and all(f"{1000 * pace.step:.0f} ms a step" in line for line in said)
 
 
 def test_the_pace_is_measured():
