@@ -42,11 +42,11 @@ sampled episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
-`mirror` use the mirror symmetry of the task. `ours-unshaped` learns from the environment's own rewards where the
-preset shapes them. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
-`benchmarks/peers/tasks.py` lists all settings.
+`mirror` use the mirror symmetry of the task. `ours-first` is the first command, which shapes rewards and ends when the
+walker is solved. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
+`benchmarks/peers/tasks.py` lists all settings. What has no row yet has not been run.
 
-`ours`, `ours-mirror`, `ours-unshaped` and `ours-first` are scored as their presets end: with the weights that their
+`ours`, `ours-mirror` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last
 weights. Same settings are not the same method: where actor and critic are two networks, ours clips the gradients of
 each alone, and off-policy it has an ε of 1e-7 in Adam. SBX's TD3 moves its target networks after every update of the

@@ -185,6 +185,8 @@ panel turns pale when its episode ends, or after the twenty seconds.
 because each takes 2.7 MB. An episode of it is a game of five lives, and a step is four frames. Without noise its 100
 games are only four different ones, so the interval of its mean is too narrow.
 
+Some run folders were renamed before `ship`, so its command may name another folder than the command above it.
+
 The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from
 the one there for the same preset and seed. The agents were trained with
 other commits, and some on another kind of processor. Each commit stands below its table; a + means

@@ -95,12 +95,11 @@ def _played(
     steps, taken, seconds = [], [], 0.0
     with contextlib.closing(make()) as group:
         seen = group.reset(0)
-        for t, action in enumerate(actions):
+        for t, drawn in enumerate(actions):
             if t in BEGINNINGS:
                 seen = group.reset(None)
                 record.begin_episodes()
-            if masked is not None:
-                action = _allowed(action, seen, masked)  # noqa: PLW2901
+            action = drawn if masked is None else _allowed(drawn, seen, masked)
             if t in BEGINNINGS + MIDDLES:
                 points[t] = {i: record.restore_point(i, action_map) for i in range(group.num_envs)}
             began = time.monotonic()
