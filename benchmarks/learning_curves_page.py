@@ -198,7 +198,7 @@ def first_command(contestants: Runs, race: list[dict[str, Any]]) -> Any:
             for run in contestants[name]:
                 seconds = start + np.array(run["steps"]) / speed
                 scores = [*map(np.mean, run[kind][:-1]), np.mean(run["final"][kind])]
-                shown = f"{label}, {len(contestants[name])} seeds"
+                shown = f"{label} ({len(contestants[name])})"
                 axis.plot(seconds, scores, color=colour_of(number), linewidth=1, label=shown)
         style_axis(axis, name_of_score)
     axes[1].set_xscale("log")
@@ -219,9 +219,8 @@ def main() -> None:
         path.write_text(BLOCK.sub(compared(tasks, *shown), path.read_text(encoding="utf-8")), encoding="utf-8")
     for task, contestants in tasks.items():
         save_figure(figure(task, contestants), FIGURES / f"{task}.png")
-    if RACE.exists():  # the race has been run
-        race = json.loads(RACE.read_text(encoding="utf-8"))["runs"]
-        save_figure(first_command(tasks["walker-ppo"], race), FIGURES / "first-command.png")
+    race = json.loads(RACE.read_text(encoding="utf-8"))["runs"]
+    save_figure(first_command(tasks["walker-ppo"], race), FIGURES / "first-command.png")
 
 
 if __name__ == "__main__":
