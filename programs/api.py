@@ -180,7 +180,11 @@ class TrainedAgent:
 
     @functools.cached_property
     def environment(self) -> Environment:
-        """What the agent plays; `make_native()` builds one. Raises UserError if it cannot be built or must be typed again."""
+        """What the agent plays; `make_native()` builds one.
+
+        Raises:
+            UserError: it cannot be built, or must be typed again.
+        """
         return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
 
     def act(self, observation: Any, action_mask: Any = None, rng: np.random.Generator | None = None) -> Any:

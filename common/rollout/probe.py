@@ -86,7 +86,7 @@ def _played(
     make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: RestoreRecord, patient: bool,
     masked: gymnasium.Space | None,
 ) -> tuple[list[Step], list[np.ndarray], dict[int, Points]] | None:  # fmt: skip
-    """What environments do with actions [T, n, A] of a policy, the actions taken, and what restores them at some steps.
+    """What environments do with actions [T, n, A] of a policy, the actions taken, and what restores them at times.
 
     None if they fail, or are slow; with `patient` they may be, so that the answer depends on no clock. Of a `masked`
     action space only what is allowed is taken.
