@@ -77,9 +77,9 @@ def fitted(
     if before != (config, options):
         say(
             f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
-            f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} episodes, the "
-            f"evaluation {options.evaluation_episodes} without noise and as many with it, and stepping takes about "
-            f"{duration(training)} in all; --steps-per-epoch, --minibatch-size, --validation-episodes, "
+            f"steps (minibatches {config.minibatch_size}), a validation plays {config.validation_episodes} and the "
+            f"evaluation {options.evaluation_episodes} + {options.evaluation_episodes} episodes, and stepping takes "
+            f"about {duration(training)} in all; --steps-per-epoch, --minibatch-size, --validation-episodes, "
             "--evaluation-episodes and --epochs set other numbers"
         )
     return config, options
