@@ -16,6 +16,7 @@ import numpy as np
 
 from common.config import MakeNetworks, TrainingConfig
 from common.env_wrappers import RewardDesign
+from common.envs.action_masks import in_a_row
 from common.envs.environment import Environment, played_environment_of, prepared
 from common.envs.make_env import MakeEnv
 from common.envs.stored_spaces import SpacesAlone, from_json, rows_of
@@ -194,8 +195,8 @@ class TrainedAgent:
 
         Args:
             observation: one, or a batch as Gymnasium's vector environments return it.
-            action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch. For
-                one observation also a tuple with an array for each action dimension.
+            action_mask: of 0 and 1, as the environment gives it, for an agent trained with `action_masks`; for a batch
+                one for each observation.
             rng: draws the policy's noise; without it the action is the deterministic one.
 
         Returns:
@@ -209,7 +210,7 @@ class TrainedAgent:
             raw = [wrapper.observation(row) for row in raw]
         rows = copied_observations(np.stack(raw))  # [n, *shape]
         if self.config.action_masks:
-            rows = self._with_masks(rows, action_mask)
+            rows = self._with_masks(rows, action_mask if is_batch else [action_mask])
         if len(rows) != len(self._playing.memory):
             self._playing = InEpisodes(self._policy, len(rows))
         noise = None if rng is None else rng.standard_normal((len(rows), self._action_map.noise_size), np.float32)
@@ -226,13 +227,16 @@ class TrainedAgent:
         """
         self._playing.forget(which)
 
-    def _with_masks(self, rows: np.ndarray, action_mask: Any) -> np.ndarray:
-        given = np.hstack(action_mask) if isinstance(action_mask, tuple) else action_mask  # a part for each dimension
-        masks = np.atleast_2d(np.asarray(given, np.float32))  # [n, Σ choices]
-        if masks.shape != (len(rows), self._action_map.noise_size):
+    def _with_masks(self, rows: np.ndarray, action_masks: Any) -> np.ndarray:
+        size = self._action_map.noise_size  # Σ choices
+        try:
+            masks = np.stack([in_a_row(mask) for mask in action_masks]).astype(np.float32)
+        except (TypeError, ValueError):
+            masks = np.empty((0, size), np.float32)
+        if masks.shape != (len(rows), size):
             raise UserError(
-                f"{self.folder} was trained with action masks: give act an action_mask of "
-                f"{self._action_map.noise_size} numbers of 0 or 1 for each observation"
+                f"{self.folder} was trained with action masks: give act an action_mask of {size} numbers of 0 or 1 "
+                "for each observation"
             )
         return np.concatenate([rows, masks], axis=1)
 

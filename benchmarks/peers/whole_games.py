@@ -12,7 +12,7 @@ FRAMES = 4
 class WholeGame(gymnasium.Wrapper):
     """A game of all lives in `AtariWrapper`, with four images and the game's own points.
 
-    After a lost life comes what comes in training: steps without an action, FIRE and RIGHT, then an emptied stack.
+    After a lost life comes what comes in training: three steps (none, FIRE, RIGHT), then an emptied stack.
     """
 
     def __init__(self, game: str) -> None:

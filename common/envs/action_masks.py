@@ -52,7 +52,7 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
     if given is None:
         raise WrongReturnError(f"{env.unwrapped} has no info['action_mask'] and no method action_masks(): add one")
     try:
-        mask = np.ravel(given) if isinstance(given, np.ndarray) else np.hstack([*given])
+        mask = in_a_row(given)
         is_fit = mask.shape == (sum(counts),) and bool(((mask == 0) | (mask == 1)).all())
     except (TypeError, ValueError):
         is_fit = False
@@ -65,6 +65,11 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
         where = f" in action dimension {int(allows.argmin()) + 1} of {len(counts)}" if len(counts) > 1 else ""
         raise WrongReturnError(f"the action mask of {env.unwrapped} allows nothing{where}: expected a 1 or more")
     return (mask != 0) | ~np.repeat(allows, counts)
+
+
+def in_a_row(mask: Any) -> np.ndarray:
+    """A mask, an array or a part for each action dimension, as one row [Σ choices]; else TypeError or ValueError."""
+    return np.ravel(mask) if isinstance(mask, np.ndarray) else np.hstack([*mask])
 
 
 def first_allowed(mask: np.ndarray, space: gymnasium.Space) -> np.ndarray:

@@ -60,7 +60,7 @@ class Torso:
     gain: float = 1.0  # of the orthogonal kernels
     convolutions: tuple[Convolution, ...] = ()  # of images
     layer_norm: bool = False  # before the activation of dense layers (arXiv:1607.06450)
-    precision: str = "float32"  # bfloat16 rounds what hidden layers multiply, except observations that are not images
+    precision: str = "float32"  # bfloat16 rounds what hidden layers multiply; not numbers observed, nor a memory's
     images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()  # in a row of numbers, or the one that it is
     memory: str | None = None  # "gru" or "lstm" is the first hidden layer, which remembers
     memory_size: int = 0  # units of that layer

@@ -68,7 +68,7 @@ def find_restore_method(
         found = _repeated(make, points, taken, steps, patient)
     except StartError:  # a failure like that of a step
         return "rebuilt"
-    if found == "different":
+    if found == "different" or (found == "failed" and masked is not None):  # by what was allowed the first time
         with contextlib.suppress(UserError):  # one cannot be started
             second = played(patient=True)
             if second is not None and not all(map(_are_same, steps, second[0])):
@@ -104,7 +104,7 @@ def _played(
                 points[t] = {i: record.restore_point(i, action_map) for i in range(group.num_envs)}
             began = time.monotonic()
             taken.append(action_map(action))
-            steps.append(_step(group, taken[-1]))
+            steps.append(_step(group, taken[-1].copy()))  # an environment may change it in place
             seen = steps[-1].observations
             seconds += time.monotonic() - began
             record.add_actions(action[None], record.ended[None])

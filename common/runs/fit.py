@@ -25,7 +25,7 @@ from common.runs.options import RunOptions
 from common.user_code import closed
 
 LONGEST_EPOCH = 30.0  # seconds; where the defaults take no longer, nothing is changed
-LONGEST_VALIDATION = 60.0  # likewise, in one process
+LONGEST_SCORING = 900.0  # seconds of the evaluation or of a validation in one process; likewise
 EPOCH = 20.0  # seconds of an epoch that is chosen
 SHARE = 0.1  # of the training, that validations and the evaluation may take together
 MEASURED = 0.5  # seconds in which it shows that an environment is fast
@@ -56,33 +56,50 @@ def fitted(
     if backend not in ("gymnasium", "processes"):  # compiled ones are fast
         return config, options
     pace = _pace(config, environment, backend, MEASURED)
-    at_once = min(config.num_envs, options.workers or (cores() if backend == "processes" else 1))
-    epoch = pace.step * type(config)().steps_per_epoch / at_once
-    validation = pace.step * (environment.most_actions or 0) * config.validation_episodes
-    if epoch <= LONGEST_EPOCH and validation <= LONGEST_VALIDATION:
+    at_once = min(config.num_envs, cores()) if backend == "processes" else 1
+    longest = LONGEST_EPOCH * at_once / type(config)().steps_per_epoch  # seconds of a step
+    if pace.step <= longest and _scoring(config, options, typed, pace, environment) <= LONGEST_SCORING:
         return config, options
     pace = _pace(config, environment, backend, MEASURED_SLOW)
     if not pace.step:  # it failed, which training will tell
         return config, options
     before = config, options
-    config = config.replace(**_epoch(config, pace.step / at_once, typed))
+    if pace.step > longest:
+        config = config.replace(**_epoch(config, pace.step / at_once, typed))
     training = config.epochs * config.steps_per_epoch * pace.step / at_once
-    steps = environment.most_actions or (STEP_BOUND if math.isnan(pace.episode) else 2 * pace.episode)
-    episodes = SHARE / 2 * training / (pace.step * steps)  # of all validations, and as many of the evaluation
+    # Of all validations, and as many of the evaluation.
+    episodes = SHARE / 2 * training / (pace.step * _length(pace, environment))
     if "validation_episodes" not in typed:
         number = _round_number(episodes / _validations(config))
         config = config.replace(validation_episodes=min(number, config.validation_episodes))
     if "evaluation_episodes" not in typed:
         options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
     if before != (config, options):
+        milliseconds = f"{1000 * pace.step:,.0f}" if pace.step >= 0.001 else f"{1000 * pace.step:.1g}"
         say(
-            f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
+            f"{environment.id} is slow, at {milliseconds} ms a step: epochs have {config.steps_per_epoch:,} "
             f"steps (minibatches {config.minibatch_size}), a validation plays {config.validation_episodes} and the "
             f"evaluation {options.evaluation_episodes} + {options.evaluation_episodes} episodes, and stepping takes "
             f"about {duration(training)} in all; --steps-per-epoch, --minibatch-size, --validation-episodes, "
             "--evaluation-episodes and --epochs set other numbers"
         )
     return config, options
+
+
+def _length(pace: Pace, environment: Environment) -> float:
+    """How many steps an episode may last."""
+    longest = environment.most_actions or STEP_BOUND
+    return longest if math.isnan(pace.episode) else min(longest, 2 * pace.episode)
+
+
+def _scoring(
+    config: TrainingConfig, options: RunOptions, typed: Collection[str], pace: Pace, environment: Environment
+) -> float:
+    """Seconds of the evaluation or of a validation, whichever is longer, unless their episodes were typed."""
+    episodes = 0 if "evaluation_episodes" in typed else 2 * options.evaluation_episodes
+    if "validation_episodes" not in typed and config.best_metric == "validation":
+        episodes = max(episodes, config.validation_episodes)
+    return episodes * _length(pace, environment) * pace.step
 
 
 def _epoch(config: Any, step: float, typed: Collection[str]) -> dict[str, int]:

@@ -95,6 +95,8 @@ def test_a_mask_is_given_with_the_observation(tmp_path):
     assert isinstance(action, int) and info["action_mask"][action - 2]
     assert list(agent.act(np.array([observation] * 2), [info["action_mask"]] * 2)) == [action] * 2
     assert agent.act(observation, (info["action_mask"],)) == action  # a part for each dimension
+    both = gymnasium.make_vec("tests/DoorsByMethod-v0", num_envs=2, vectorization_mode="sync")
+    assert list(agent.act(both.reset(seed=0)[0], both.call("action_masks"))) == [action] * 2  # a tuple
     with pytest.raises(UserError, match="give act an action_mask of 40 numbers"):
         agent.act(observation)
 

@@ -78,6 +78,16 @@ class SeededGlobally(Unseeded):
         return super().reset(seed=seed)
 
 
+class ChangesItsAction(tiny_envs.Plain):
+    """Shows the action, and changes the array that it was given."""
+
+    def step(self, action):
+        seen = np.repeat(action, 2)
+        action *= 0.5
+        return seen, 1.0, False, False, {}
+
+
+gymnasium.register("tests/ChangesItsAction-v0", ChangesItsAction)
 gymnasium.register("tests/Unseeded-v0", Unseeded)
 gymnasium.register("tests/LaterUnseeded-v0", LaterUnseeded)
 gymnasium.register("tests/SeededGlobally-v0", SeededGlobally)
@@ -101,6 +111,7 @@ def counted(monkeypatch):
         ("LunarLander-v3", "envpool", "history"),
         ("CartPole-v1", "gymnasium", "episodes"),
         ("BipedalWalker-v3", "gymnasium", "rebuilt"),
+        ("tests/ChangesItsAction-v0", "gymnasium", "episodes"),
         ("tests/Schedule-v0", "gymnasium", "history"),  # what it pays depends on the episodes before
     ],
 )

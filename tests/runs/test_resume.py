@@ -38,7 +38,7 @@ WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "all actions": "history",
     "quirks": "rebuilt",
     "rounded products": "rebuilt",
-    "action masks": "rebuilt",
+    "action masks": "episodes",
     "quirk and all actions": "history",
     "a memory": "rebuilt",
 }
