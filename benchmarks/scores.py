@@ -186,10 +186,10 @@ def rows() -> list[Row]:
         record(rough, "td3", "`bipedal-walker-hardcore-td3`, bfloat16", "rough-ground", True),
         record(rough, "td3", "`bipedal-walker-hardcore-td3`", "rough-ground-float32"),
         agent(rough, "ppo", "hardcore", "agent `hardcore`"),
-        Row(rough, "tqc", "a trial", lambda: TRIAL),
+        Row(rough, "tqc", "an early run", lambda: TRIAL),
         agent(lander, "ppo", "lander", "agent `lander`"),
         Row(
-            lander, "ppo", "`lunar-lander-continuous`, first look",
+            lander, "ppo", "`lunar-lander-continuous`, an early run",
             lambda: of_folders([STUDIES / "first-looks" / "lunar-lander-continuous-seed0"]),
         ),
         study(lander, "td3", "`lunar-lander-td3`", "lunar-lander-td3", "TD3"),

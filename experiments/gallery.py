@@ -158,8 +158,8 @@ INTRODUCTION = """
 # Gallery
 
 Trained agents come with the project. You can watch them at once, without training. If you build the site,
-[three of them act live](live.md), and you can push them. Most films show an agent before, half-way through and after
-its training. Three show it before and after.
+[three of them act live](live.md), and you can push them. Most films show an agent before training, half-way
+in score, and after. Three show it before and after.
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
@@ -184,8 +184,6 @@ panel turns pale when its episode ends, or after the twenty seconds.
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
 because each takes 2.7 MB. An episode of it is a game of five lives, and a step is four frames. Without noise its 100
 games are only four different ones, so the interval of its mean is too narrow.
-
-Some run folders were renamed before `ship`, so its command may name another folder than the command above it.
 
 The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from
 the one there for the same preset and seed. The agents were trained with

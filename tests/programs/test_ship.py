@@ -171,7 +171,7 @@ def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
     _, config, options = parse(words, "train", PRESETS, "pendulum", lambda _: "default")
     assert config == methods.read_config(trained)[1]
     assert (options.name, options.checkpoint_every) == ("tiny", 1)
-    assert card["shipped_by"] == "python -m programs ship runs/swinger swinger"
+    assert card["shipped_by"] == "python -m programs ship runs/tiny swinger"
 
 
 def test_networks_of_ones_own_are_typed_again(tmp_path, without_exports, monkeypatch, capsys, eager):
