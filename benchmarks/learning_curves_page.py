@@ -21,9 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results" / "learning_curves"
 PAGE, FIGURES = ROOT / "docs" / "learning-curves.md", ROOT / "docs" / "learning-curves"
 SPEED = ROOT / "benchmarks" / "results" / "curve_speed.md"
-COMPARED = {  # page → its tasks, and how the rows of `curve_speed.py` begin that it shows
+COMPARED = {  # page → its tasks, and how the rows of `curve_speed.py` begin that it shows, if any
     ROOT / "docs" / "memory.md": (("cartpole-hidden", "pendulum-hidden", "lander-hidden"), "RecurrentPPO"),
     ROOT / "docs" / "action-masks.md": (("queens-masked", "taxi-masked"), "MaskablePPO"),
+    ROOT / "docs" / "mujoco.md": (tuple(name for name in TASKS if name.startswith("mujoco-")), None),
 }
 BLOCK = re.compile(r"(?<=<!-- compared -->\n).*?(?=<!-- end -->)", re.DOTALL)
 RACE = ROOT / "benchmarks" / "results" / "first_command_speed.json"
@@ -43,8 +44,8 @@ sampled episodes, and 100 of each at the end.
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
 `mirror` use the mirror symmetry of the task. `ours-first` is the first command, which shapes rewards and ends when the
-walker is solved. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
-`benchmarks/peers/tasks.py` lists all settings. What has no row yet has not been run.
+walker is solved. `ours-ppo` is the preset `mujoco`. In the tasks `queens-masked` and `taxi-masked` all contestants
+have the same settings. The file `benchmarks/peers/tasks.py` lists all settings. What has no row yet has not been run.
 
 `ours`, `ours-mirror` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last
@@ -143,10 +144,10 @@ def table(contestants: Runs) -> str:
     return "\n".join([*lines, ""])
 
 
-def compared(tasks: dict[str, Runs], names: Sequence[str], peer: str) -> str:
+def compared(tasks: dict[str, Runs], names: Sequence[str], peer: str | None) -> str:
     """What a page says of some tasks: scores, and how fast ours is beside a peer."""
     parts = [f"{heading(task)}:\n\n{table(tasks[task])}" for task in names if task in tasks]
-    if SPEED.exists():
+    if peer and SPEED.exists():
         measured, *_, machine = SPEED.read_text(encoding="utf-8").strip().split("\n\n")
         head, rule, *rows = measured.splitlines()
         parts.append(
