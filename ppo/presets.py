@@ -189,7 +189,7 @@ PENDULUM = MEASURED.replace(
 )
 
 # MuJoCo's tasks: a million steps, with the same settings for all of them. With an initial_std of 1, Ant pays more for
-# its forces than walking gains, and HalfCheetah stays at a slow gait. Without max_kl Ant's policy moves too far.
+# its forces than walking gains, and HalfCheetah may stay at a slow gait. Without max_kl Ant's policy moves too far.
 MUJOCO = MEASURED.replace(
     env="HalfCheetah-v5",
     epochs=97,

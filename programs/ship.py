@@ -3,6 +3,7 @@
 agents/NAME then holds all that shows the agent and says where it is from; `python -m programs watch NAME` shows it.
 """
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -204,6 +205,7 @@ def write_all(folder: Path, training: Training, asked: Arguments) -> None:
     from programs.policy_files import export  # imports TensorFlow
 
     agent, config, environment, name = training.agent, training.config, training.environment, asked.name
+    run = f"runs/{training.folder.resolve().name}"
     # What may be refused goes before the evaluations, which take minutes.
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
@@ -242,7 +244,7 @@ def write_all(folder: Path, training: Training, asked: Arguments) -> None:
             "commit": asked.commit or content.get("versions", {}).get("commit", UNKNOWN),
             "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
             "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
-            "shipped_by": f"python -m programs ship runs/{training.folder.name} {name}{trust.flags_again(config)}",
+            "shipped_by": f"python -m programs ship {shlex.quote(run)} {name}{trust.flags_again(config)}",
             "licence": LICENCE,
             "stages": stages,
         },

@@ -176,7 +176,7 @@ def _mujoco(body: str) -> Task:
         "ours-tqc": "mujoco-tqc",
         "ours-crossq": "mujoco-crossq",
     }
-    halves = {"precision": "bfloat16"}  # half the time where a processor multiplies these
+    halves = {"precision": "bfloat16"}  # less time where a processor multiplies these
     ours = {
         name: Contestant("ours", preset, last if name == "ours-ppo" else {**last, **halves})
         for name, preset in presets.items()
