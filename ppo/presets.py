@@ -188,8 +188,8 @@ PENDULUM = MEASURED.replace(
     learning_rate=1e-3,
 )
 
-# MuJoCo's tasks: a million steps, with the same settings for all of them. With an initial_std of 1, Ant pays more for
-# its forces than walking gains, and HalfCheetah may stay at a slow gait. Without max_kl Ant's policy moves too far.
+# MuJoCo's tasks: a million steps, with the same settings for all of them. Seed 0 of Ant scored less than lying still
+# with an initial_std of 1, and with an initial_std of 0.37 but no max_kl.
 MUJOCO = MEASURED.replace(
     env="HalfCheetah-v5",
     epochs=97,
