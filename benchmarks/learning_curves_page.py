@@ -44,8 +44,9 @@ sampled episodes, and 100 of each at the end.
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
 `mirror` use the mirror symmetry of the task. `ours-first` is the first command, which shapes rewards and ends when the
-walker is solved. `ours-ppo` is the preset `mujoco`. In the tasks `queens-masked` and `taxi-masked` all contestants
-have the same settings. The file `benchmarks/peers/tasks.py` lists all settings. What has no row yet has not been run.
+walker is solved. `ours-ppo` is the preset `mujoco`. [A memory](memory.md) explains the tasks in `hidden`. In the tasks
+`queens-masked` and `taxi-masked` all contestants have the same settings. The file `benchmarks/peers/tasks.py` lists
+all settings. What has no row yet has not been run.
 
 `ours`, `ours-mirror` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last

@@ -37,7 +37,7 @@ JAPANESE = {
     "median [95% interval]": "中央値 [95% 区間]",
     "lowest": "最低",
     "highest": "最高",
-    "sampled, median": "ノイズありの中央値",
+    "sampled, median": "サンプリング時の中央値",
     "c=0.1, density surrogate": "c=0.1、もとの項（−p·log p）",
     "c=0": "c=0（項無し）",
     "c=0.1, Gaussian entropy": "c=0.1、正規分布のエントロピー",
