@@ -227,7 +227,7 @@ class RunSettings(Settings):
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
     about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself
     continues with the weights of the last update. A run also ends with these if adopt_best is off. Raise it if the
-    score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
+    score changes much from one validation to the next. 0 averages nothing. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with 100 other episodes, whose mean then counts: first 25 are played, and the
