@@ -159,8 +159,8 @@ INTRODUCTION = """
 
 Trained agents come with the project. You can watch them at once, without training. If you build the site,
 [three of them act live](live.md), and you can push them. Most films show an agent before training, half-way
-in score, and after. Three show it before and after. `best-hardcore` and `best-walker` are the best of several seeds, whose
-medians are among the [scores](results.md).
+in score, and after. Three show it before and after. `best-hardcore` and `best-walker` are the best of several
+seeds, whose medians are among the [scores](results.md).
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen

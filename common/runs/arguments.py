@@ -37,7 +37,7 @@ def read(
     more = f"; {help_flag} shows every setting"
     names = " ".join(argument.example for argument in arguments if argument.example)
     usage = f"{program} {names} [--setting value ...]".replace("  ", " ")
-    parser = _parser(usage, textwrap.fill(" ".join(description.split()), WIDTH))
+    parser = _parser(usage, textwrap.fill(" ".join(description.split()), WIDTH, break_on_hyphens=False))
     groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(a.group for a in arguments)}
     for argument in arguments:
         _add(groups[argument.group], argument)

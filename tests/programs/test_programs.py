@@ -235,7 +235,7 @@ def test_every_command_has_a_help(command, monkeypatch, capsys):
     assert typed(monkeypatch, command, "--help") == 0
     shown = capsys.readouterr().out
     assert f"usage: python -m programs {command}" in shown
-    assert "  " not in shown.split("\n\n")[1]  # what it does, one text of whole lines
+    assert "  " not in shown.split("usage: ")[1].split("\n\n")[1]  # what it does, one text of whole lines
     monkeypatch.delitem(sys.modules, f"programs.{command}", raising=False)
     with contextlib.suppress(SystemExit):  # python -m programs.command
         runpy.run_module(f"programs.{command}", run_name="__main__")
