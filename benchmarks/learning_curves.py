@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from fault_table import record
 from peers.scoring import Curve
 from peers.tasks import TASKS
 
@@ -65,7 +66,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
         "settings": repr(chosen),
         "seed": seed,
         "command": f"python benchmarks/learning_curves.py {task} {contestant} --seeds {seed}",
-        "commit": _commit(Path(__file__).resolve().parent),
+        "commit": record.commit(),
         "peer_commit": _commit(clone) if chosen.library == "cleanrl" and clone else None,
         "versions": _versions(),
         "cpu": _processor(),

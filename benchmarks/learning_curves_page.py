@@ -33,6 +33,7 @@ RACERS = (  # contestants of walker-ppo, how they are called in the race, and in
     ("ours-first", "ours", "python PPOAgentTrainer.py"),
 )
 KINDS = ("deterministic", "sampled")  # actions
+FACTS = (("date", 10), ("cpu", None), ("commit", 10))  # of a run, and how many letters are shown
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
@@ -46,7 +47,8 @@ those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `o
 `mirror` use the mirror symmetry of the task. `ours-first` is the first command, which shapes rewards and ends when the
 walker is solved. `ours-ppo` is the preset `mujoco`. [A memory](memory.md) explains the tasks in `hidden`. In the tasks
 `queens-masked` and `taxi-masked` all contestants have the same settings. The file `benchmarks/peers/tasks.py` lists
-all settings. What has no row yet has not been run.
+all settings. rl-zoo3's TQC explores with gSDE, which ours lacks, and on the lander it trains 500,000 steps, in place
+of 300,000 here, over which its learning rate falls.
 
 `ours`, `ours-mirror` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last
@@ -113,8 +115,21 @@ def page(tasks: dict[str, Runs]) -> str:
             f"## {heading(task)}\n",
             f"![Scores while training, {task}](learning-curves/{task}.png)\n",
             table(contestants),
+            sources(task, contestants),
         ]
+    missing = {task: [name for name in TASKS[task].contestants if name not in tasks.get(task, {})] for task in TASKS}
+    lines += ["## Not run yet\n", *(f"- {task}: {', '.join(names)}" for task, names in missing.items() if names), ""]
     return "\n".join(lines)
+
+
+def sources(task: str, contestants: Runs) -> str:
+    """Where a task's raw results are, and when, on what and with which code they were made."""
+    runs = [run for of_one in contestants.values() for run in of_one]
+    days, processors, commits = (sorted({run[name][:cut] for run in runs}) for name, cut in FACTS)
+    return (
+        f"[Raw files](../benchmarks/results/learning_curves/{task}) with commands and versions: "
+        f"{', '.join(days)}, {' and '.join(processors)}, commits {', '.join(commits)}.\n"
+    )
 
 
 def heading(task: str) -> str:

@@ -30,7 +30,7 @@ class Job:
     warm_up: int  # epochs before the clock counts
     epochs: int  # to be measured
     steps_per_epoch: int
-    method: str = "TD3"  # or SAC, or TQC
+    method: str = "TD3"  # or SAC, TQC, CrossQ
     precision: str = "float32"  # of our own products
 
     def __str__(self) -> str:
@@ -55,6 +55,7 @@ def ours(job: Job, _: int, lap: Lap) -> None:
         "TD3": (OffPolicyAgentTrainer, OffPolicyConfig()),
         "SAC": (SACAgentTrainer, SACConfig()),
         "TQC": (SACAgentTrainer, SACConfig(quantiles=25)),
+        "CrossQ": (SACAgentTrainer, SACConfig(crossq=True, policy_delay=3, adam_beta=0.5)),  # as SBX's defaults
     }[job.method]
     config = settings.replace(
         env=job.env,

@@ -1,4 +1,4 @@
-"""TD3, SAC and TQC side by side with Stable-Baselines3 and its Jax edition: python benchmarks/off_policy_speed.py
+"""TD3, SAC, TQC and CrossQ beside Stable-Baselines3 and its Jax edition: python benchmarks/off_policy_speed.py
 
 As `speed.py` does it: processes of their own, by turns, whole stretches by the wall clock.
 """
@@ -50,8 +50,11 @@ LARGE = (
     Setting("TQC, 256-256, batch 256, an update after every step", WALKER, 1, 300, {SBX: 1.2}, method="TQC"),
     Setting("TQC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 300, {SBX: 1.2}, method="TQC"),
 )
+CROSSQ = Setting("CrossQ, 256-256, batch 256, an update after every step", WALKER, 1, 300, {SBX: 1.0}, method="CrossQ")
 SETTINGS = (
     *LARGE,
+    CROSSQ,
+    in_bfloat16(CROSSQ, 1.0),
     *(in_bfloat16(setting, required) for setting, required in zip(LARGE, (1.2, 1.4, 1.2, 1.2, 1.2, 1.2))),
     Setting("TD3, 32-32, batch 32, 50 steps then 50 updates", PENDULUM, 50, 10_000, {SBX: 3.0}),
     Setting("TD3, 32-32, batch 32, an update after every step", PENDULUM, 1, 3000, {SBX: 1.5}),

@@ -26,6 +26,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from contestants import CONTESTANTS, Job
+from fault_table import record
 
 from common.errors import UserError
 from common.results import format_seconds
@@ -221,6 +222,7 @@ def machine() -> dict[str, object]:
     text = information.read_text(encoding="utf-8") if information.exists() else ""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": record.commit(),
         "cpu": processor(text) or platform.processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -251,6 +251,7 @@ TASKS = {
                 "ours", "sac", {**_PLAIN, "steps_per_epoch": 200, "warmup_steps": 100, "learning_rate": 1e-3}
             ),
             "ours": Contestant("ours", "pendulum-sac"),
+            "ours-mirror": Contestant("ours", "pendulum-sac", {"symmetry": True}),
         },
     ),
     "lander-ppo": Task(
@@ -289,6 +290,7 @@ TASKS = {
             "sbx-defaults": Contestant("sbx", "TD3"),
             "ours-zoo": Contestant("ours", "td3", {**_ZOO_TD3, "steps_per_epoch": 3000}),
             "ours": Contestant("ours", "lunar-lander-td3"),
+            "ours-mirror": Contestant("ours", "lunar-lander-td3", {"symmetry": True}),
         },
     ),
     "lander-tqc": Task(
@@ -356,6 +358,7 @@ TASKS = {
                 },
             ),
             "ours-unshaped": Contestant("ours", "bipedal-walker-tqc", {**_UNSHAPED, "symmetry": False}),
+            "ours": Contestant("ours", "bipedal-walker-tqc", {"symmetry": False}),
             "ours-mirror": Contestant("ours", "bipedal-walker-tqc"),
         },
     ),

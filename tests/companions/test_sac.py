@@ -18,6 +18,7 @@ from tensorflow_probability import bijectors, distributions
 from common.envs.image_rows import ImagePart, RowWithImagesSpace
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
+from common.nets import batch_renormalization
 from common.nets.flat_networks import FlatNetworks
 from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 from common.records import Transitions
@@ -290,7 +291,8 @@ def test_many_updates_in_one_call_are_as_many_calls(changes):
 @compiled
 @pytest.mark.xla
 @pytest.mark.parametrize("changes", [TQC, {**CROSSQ, "policy_delay": 1}])
-def test_a_compiled_update_is_the_update(changes):
+def test_a_compiled_update_is_the_update(changes, monkeypatch):
+    monkeypatch.setattr(batch_renormalization, "WARM_UP", 2)  # later updates are corrected
     rows, noise = drawn(5)
     one, other = made(**changes), made(**changes)
     one.update(rows, noise)
@@ -335,6 +337,25 @@ def test_crossq_learns_from_one_pass_over_both_states_and_has_no_target_networks
     assert_same_state(agent.parameters(), before)
 
 
+def test_crossqs_actor_normalises_its_batch_and_leaves_the_critics_statistics_alone():
+    """Its loss α·log π − min Q in the third update, by Keras critics with their running statistics."""
+    rows, noise = drawn(3)
+    agent, twin = (made(**CROSSQ | {"policy_delay": delay}, temperature=0.5) for delay in (3, 4))
+    agent.update(rows[:2], noise[:2])
+    batch, before = unpack(tf.constant(rows[2])), agent.parameters()["statistics/actor"]
+    actions, log_probs = squashed_normal(agent.actor(batch.observations, training=True), noise[2][:, A:])
+    found = agent.update(rows[2:], noise[2:])
+    twin.update(rows, noise)  # its actor waits for one more update
+    assert_array_equal(agent.parameters()["statistics/critics"], twin.parameters()["statistics/critics"])
+    inputs = tf.concat([batch.observations, actions], axis=1)
+    lowest = tf.reduce_min([critic(inputs)[:, 0] for critic in agent.critics], axis=0)
+    assert found["loss_actor"][0] == pytest.approx(float(tf.reduce_mean(0.5 * log_probs - lowest)), rel=1e-4)
+    numbers = np.concatenate([batch.observations.numpy().mean(axis=0), batch.observations.numpy().var(axis=0)])
+    assert_allclose(
+        agent.parameters()["statistics/actor"][: 2 * S], 0.99 * before[: 2 * S] + 0.01 * numbers, rtol=1e-4
+    )
+
+
 @pytest.mark.parametrize(
     ("spaces", "networks"),
     [
@@ -369,6 +390,7 @@ def test_values_are_those_of_the_first_critic():
 
 
 ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
+CROSSQ_ROUNDED = {**CROSSQ, **ROUNDED, "quantiles": 1, "critic_hidden_sizes": (32, 32)}
 
 
 @pytest.mark.parametrize(
@@ -376,11 +398,13 @@ ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
     [
         pytest.param({}, id="float32"),
         pytest.param({**CROSSQ, "quantiles": 1}, id="CrossQ"),
+        pytest.param(CROSSQ_ROUNDED, id="CrossQ in bfloat16", marks=pytest.mark.xla),
         pytest.param(ROUNDED, id="bfloat16", marks=pytest.mark.xla),
     ],
 )
-def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
+def test_a_resumed_run_is_the_run_that_was_not_stopped(changes, monkeypatch):
     config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=13).replace(**changes)
+    monkeypatch.setattr(batch_renormalization, "WARM_UP", 8)  # CrossQ's correction begins between the two
     resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 3)
     assert_same_state(resumed.state(), whole.state())
     assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
@@ -507,6 +531,11 @@ def test_presets_are_what_is_published():
         (256, 256), (2048, 2048), 1e-3, 3,
     )  # fmt: skip
     assert (crossq.adam_beta, crossq.warmup_steps, crossq.batch_size, crossq.gamma) == (0.5, 5000, 256, 0.99)
+    cheetah = {"env": "HalfCheetah-v5"}
+    assert PRESETS["mujoco-sac"] == sac.replace(**cheetah) and PRESETS["mujoco-tqc"] == PRESETS["tqc"].replace(
+        **cheetah
+    )
+    assert PRESETS["mujoco-crossq"] == crossq.replace(critic_hidden_sizes=(256, 256), **cheetah)
 
 
 def test_an_infinite_temperature_has_diverged():

@@ -211,7 +211,7 @@ def test_without_its_package_onnx_is_refused_before_anything_is_written(tmp_path
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_a_path_that_tensorflow_takes_for_a_pattern(tmp_path):
-    agent = td3_agent(UNEVEN)
+    agent = crossq_agent(UNEVEN)
     *policies, _ = exported(agent, tmp_path / "a [x]\\b*?" / "export")
     assert len(policies) == 3
     for policy in policies:
