@@ -127,7 +127,7 @@ def sources(task: str, contestants: Runs) -> str:
     runs = [run for of_one in contestants.values() for run in of_one]
     days, processors, commits = (sorted({run[name][:cut] for run in runs}) for name, cut in FACTS)
     return (
-        f"[Raw files](../benchmarks/results/learning_curves/{task}) with commands and versions: "
+        f"Raw files with commands and versions are in `benchmarks/results/learning_curves/{task}`: "
         f"{', '.join(days)}, {' and '.join(processors)}, commits {', '.join(commits)}.\n"
     )
 
