@@ -79,7 +79,7 @@ def row(claim: Claim) -> str:
     named = ", ".join(commits) if len(commits) < 4 else f"{len(commits)} commits"
     cells = [" to ".join(dict.fromkeys(days[:1] + days[-1:])), ", ".join(sorted(found["cpu"])), named]
     shown = " | ".join(cell or "not recorded" for cell in cells)
-    return f"| {claim.text} | [{claim.file}](../benchmarks/results/{claim.file}) | `{claim.command}` | {shown} |\n"
+    return f"| {claim.text} | [{claim.file}](../benchmarks/results/{claim.file}) | `python benchmarks/{claim.command}` | {shown} |\n"
 
 
 def page() -> str:

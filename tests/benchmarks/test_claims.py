@@ -18,4 +18,4 @@ def test_facts_are_found_wherever_they_stand_and_missing_ones_are_said(tmp_path,
     machine = '{"machine": {"date": "2026-11-02T01:00", "cpu": "Abacus", "commit": null}'
     (tmp_path / "some.json").write_text(machine + ', "rows": [{"date": "2026-11-01T23:00"}]}', encoding="utf-8")
     text = claims.row(claims.Claim("It is so", "some.json", "some.py"))
-    assert text.endswith("| `some.py` | 2026-11-01 to 2026-11-02 | Abacus | not recorded |\n")
+    assert text.endswith("| `python benchmarks/some.py` | 2026-11-01 to 2026-11-02 | Abacus | not recorded |\n")
