@@ -52,7 +52,6 @@ CLAIMS = (
     Claim(
         "[The study, corrected](sources/study-of-2021.md), takes 9.5 minutes", "published.json", "speed.py --published"
     ),
-    Claim("[EnvPool's MuJoCo](mujoco.md#envpools-versions) agrees", "mujoco_agreement.txt", "mujoco_agreement.py"),
 )
 
 
@@ -72,14 +71,14 @@ def facts(content: Any) -> dict[str, set[str]]:
 
 def row(claim: Claim) -> str:
     """A line of the table."""
-    path = RESULTS / claim.file
-    found = facts(json.loads(path.read_text(encoding="utf-8"))) if path.suffix == ".json" else facts(None)
+    found = facts(json.loads((RESULTS / claim.file).read_text(encoding="utf-8")))
     days = sorted({date[:10] for date in found["date"]})
     commits = sorted({re.sub(r"^(\w{10})\w*", r"\1", commit) for commit in found["commit"]})
     named = ", ".join(commits) if len(commits) < 4 else f"{len(commits)} commits"
     cells = [" to ".join(dict.fromkeys(days[:1] + days[-1:])), ", ".join(sorted(found["cpu"])), named]
     shown = " | ".join(cell or "not recorded" for cell in cells)
-    return f"| {claim.text} | [{claim.file}](../benchmarks/results/{claim.file}) | `python benchmarks/{claim.command}` | {shown} |\n"
+    raw, command = f"[{claim.file}](../benchmarks/results/{claim.file})", f"`python benchmarks/{claim.command}`"
+    return f"| {claim.text} | {raw} | {command} | {shown} |\n"
 
 
 def page() -> str:
