@@ -1,0 +1,47 @@
+"""Does a process for each environment change what Stable-Baselines3 learns? python benchmarks/same_processes.py
+
+PPO learns CartPole with environments in one process and in one process each. What is compared is the weights. It needs
+requirements/benchmarks.txt, and writes results/same_processes.json.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from contestants import versions
+from speed import RESULTS, machine
+
+from common.files import write_json
+
+STEPS = 10_240
+
+
+def weights(processes: str, environments: int) -> str:
+    """A hash of all weights after the training."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    kind = {"one": DummyVecEnv, "each": SubprocVecEnv}[processes]
+    env = make_vec_env("CartPole-v1", environments, seed=1, vec_env_cls=kind)
+    model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, seed=1, device="cpu").learn(STEPS)
+    env.close()
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.policy.state_dict().items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def main() -> None:
+    """Train three times, and say which weights are equal."""
+    where = machine()
+    tried = ("one", 4), ("each", 4), ("one", 2)
+    found = {f"{kind}, {count} environments": weights(kind, count) for kind, count in tried}
+    write_json(RESULTS / "same_processes.json", {"machine": where, "versions": versions(), "weights": found})
+    print("\n".join(f"{name}: {digest[:16]}" for name, digest in found.items()))
+
+
+if __name__ == "__main__":
+    main()
