@@ -35,6 +35,11 @@ CLAIMS = (
     Claim("[A resumed run](runs.md#resume) continues 5.5 to 6.5 s after the command", "resume.json", "resume.py"),
     Claim("[Python and TensorFlow versions](platforms.md) that pass the tests", "versions.json", "versions.py"),
     Claim("[Workers, lost or not](cluster.md#what-is-exact), change no result", "cluster.json", "cluster.py"),
+    Claim(
+        "[SubprocVecEnv gives what DummyVecEnv gives](coming-from.md#what-is-different-here)",
+        "same_processes.json",
+        "same_processes.py",
+    ),
     Claim("[Tests notice faults](../CONTRIBUTING.md) in the code", "mutants.json", "mutants.py"),
     Claim("[PPO's speed](speed.md#ppo)", "speed.json", "speed.py"),
     Claim("[PPO's speed on Breakout](speed.md#ppo-on-breakout)", "atari_speed.json", "atari_speed.py"),

@@ -6,6 +6,7 @@ requirements/benchmarks.txt, and writes results/same_processes.json.
 
 import hashlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -14,11 +15,18 @@ from contestants import versions
 from speed import RESULTS, machine
 
 from common.files import write_json
+from common.runs.command_line import one_line_errors, parse_settings
 
-STEPS = 10_240
+
+@dataclass(frozen=True)
+class Arguments:
+    """Compare the weights that Stable-Baselines3's PPO learns in one process and in one for each environment."""
+
+    steps: int = 10_240
+    """Environment steps of each training."""
 
 
-def weights(processes: str, environments: int) -> str:
+def weights(processes: str, environments: int, steps: int) -> str:
     """A hash of all weights after the training."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
@@ -26,7 +34,7 @@ def weights(processes: str, environments: int) -> str:
 
     kind = {"one": DummyVecEnv, "each": SubprocVecEnv}[processes]
     env = make_vec_env("CartPole-v1", environments, seed=1, vec_env_cls=kind)
-    model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, seed=1, device="cpu").learn(STEPS)
+    model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, seed=1, device="cpu").learn(steps)
     env.close()
     digest = hashlib.sha256()
     for name, tensor in sorted(model.policy.state_dict().items()):
@@ -36,11 +44,12 @@ def weights(processes: str, environments: int) -> str:
 
 def main() -> None:
     """Train three times, and say which weights are equal."""
-    where = machine()
-    tried = ("one", 4), ("each", 4), ("one", 2)
-    found = {f"{kind}, {count} environments": weights(kind, count) for kind, count in tried}
-    write_json(RESULTS / "same_processes.json", {"machine": where, "versions": versions(), "weights": found})
-    print("\n".join(f"{name}: {digest[:16]}" for name, digest in found.items()))
+    with one_line_errors():
+        steps, where = parse_settings(Arguments).steps, machine()
+        tried = ("one", 4), ("each", 4), ("one", 2)
+        found = {f"{kind}, {count} environments": weights(kind, count, steps) for kind, count in tried}
+        write_json(RESULTS / "same_processes.json", {"machine": where, "versions": versions(), "weights": found})
+        print("\n".join(f"{name}: {digest[:16]}" for name, digest in found.items()))
 
 
 if __name__ == "__main__":
