@@ -135,6 +135,11 @@ def main() -> None:
 def write(where: dict[str, object], found: list[dict]) -> None:
     """Both files of results."""
     (RESULTS / "resume.json").write_text(json.dumps({"machine": where, "rows": found}, indent=1) + "\n", "utf-8")
+    (RESULTS / "resume.md").write_text(page(where, found), "utf-8")
+
+
+def page(where: dict[str, object], found: list[dict]) -> str:
+    """The table, and when and on what it was measured."""
     lines = ["| resumed after epoch | seconds to the next epoch | the next two epochs |", "|---:|---:|---|"]
     for row in found:
         verdict = f"differ: {', '.join(row['differs'])}" if row["differs"] else "equal to the byte"
@@ -142,7 +147,7 @@ def write(where: dict[str, object], found: list[dict]) -> None:
     times = [row["seconds"] for row in found]
     foot = f"Median {median(times):.1f} s, longest {max(times):.1f} s. `{where['preset']}`, seed {where['seed']}; "
     foot += f"{where['date']}, {where['cores']} cores of {where['cpu']}, commit {where['commit']}."
-    (RESULTS / "resume.md").write_text("\n".join([*lines, "", foot]) + "\n", "utf-8")
+    return "\n".join([*lines, "", foot]) + "\n"
 
 
 if __name__ == "__main__":
