@@ -32,9 +32,9 @@ PAGES = (ROOT / "README.md", ROOT / "README.ja.md", *sorted((ROOT / "docs").rglo
 BLOCK = re.compile(r"(<!-- ((?:scores|study|japanese|looks|ranks)[^\n]*?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 JAPANESE = {
     "setting": "設定",
-    "steps": "ステップ",
-    "seeds": "シード",
-    "median [95% interval]": "中央値 [95% 区間]",
+    "median steps": "ステップ（中央値）",
+    "seeds": "シード数",
+    "median [95% interval]": "中央値 [95% 信頼区間]",
     "lowest": "最低",
     "highest": "最高",
     "sampled, median": "サンプリング時の中央値",
@@ -311,12 +311,12 @@ def looks(words: str) -> str:
 
 def medians(settings: dict[str, Runs], milestone: dict[str, Any] | None = None) -> str:
     """A table of scores, a setting a row, with when its runs began."""
-    head = ["setting", "steps", "seeds", "median [95% interval]", "lowest", "highest", "sampled, median"]
+    head = ["setting", "median steps", "seeds", "median [95% interval]", "lowest", "highest", "sampled, median"]
     body = []
     for arm, runs in settings.items():
         few = map(one_decimal, (min(runs.scores), max(runs.scores), float(np.median(runs.sampled))))
         last = [reached(runs, milestone)] if milestone else []
-        steps = f"{max(runs.steps):,}"
+        steps = f"{np.median(runs.steps):,.0f}"
         body.append([arm, steps, str(len(runs.seeds)), median_cell(runs.scores), *few, *last])
     if milestone:
         head.append(f"{milestone['counted_in']} at {milestone['column']} {milestone['value']}".replace("_", " "))
