@@ -65,7 +65,8 @@ def check_no_other_environment(folder: Path, config: TrainingConfig, typed: Type
         own = getattr(config, name)
         if name != "env" and again is not None and again != own:
             whose = folder if name == "networks" else f"the environment of {folder}"
-            raise UserError(f"{whose} has the {name} {json.dumps(own)}: leave {_flag(name)} out, or type these")
+            has, remedy = (f"the {name} {json.dumps(own)}", ", or type these") if own else (f"no {name}", "")
+            raise UserError(f"{whose} has {has}: leave {_flag(name)} out{remedy}")
 
 
 def _are_known(wrappers: Sequence[str]) -> bool:

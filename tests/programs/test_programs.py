@@ -374,6 +374,8 @@ def test_an_environment_that_is_typed_again_is_that_of_the_run(known, again, acc
     trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, '{"g": 1}'))
     with pytest.raises(UserError, match="leave --env-kwargs out, or type these"):
         trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, "{"))
+    with pytest.raises(UserError, match="^run has no networks: leave --networks out$"):
+        trust.check_no_other_environment(Path("run"), PPOConfig(), trust.Typed(networks="mine:make_networks"))
 
 
 def test_a_run_without_a_best_agent_says_the_command_that_finishes_it(trained, monkeypatch, tmp_path, capsys):
