@@ -374,7 +374,7 @@ def test_an_environment_that_is_typed_again_is_that_of_the_run(known, again, acc
     trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, '{"g": 1}'))
     with pytest.raises(UserError, match="leave --env-kwargs out, or type these"):
         trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), trust.Typed(None, "{"))
-    with pytest.raises(UserError, match="^run has no networks: leave --networks out$"):
+    with pytest.raises(UserError, match=r"^run has no networks: leave --networks out$"):
         trust.check_no_other_environment(Path("run"), PPOConfig(), trust.Typed(networks="mine:make_networks"))
 
 
