@@ -14,8 +14,7 @@ HEAD = """# What the claims rest on
 
 Each row is a claim of these pages: the files that were measured, the command that wrote them, and when, on what and at
 which commit it ran. "Not recorded" means that the file does not name it. A commit that ends in "-dirty" was changed.
-[Scores](results.md), [learning curves](learning-curves.md), [studies](studies.md) and the
-[leaderboard](../LEADERBOARD.md) name theirs.
+[Learning curves](learning-curves.md) and the [leaderboard](../LEADERBOARD.md) name theirs.
 
 | claim | raw file | command | dates | processors | commits |
 |---|---|---|---|---|---|
@@ -32,15 +31,14 @@ class Claim(NamedTuple):
 
 CLAIMS = (
     Claim("[Kills, full disks, damaged and hostile files](faults.md) lose no run", "faults.json", "faults.py"),
-    Claim("[A resumed run](runs.md#resume) continues 5.5 to 6.5 s after the command", "resume.json", "resume.py"),
+    Claim("[`bipedal-walker`](runs.md#resume) resumes in 5.5 to 6.5 s", "resume.json", "resume.py"),
     Claim("[Python and TensorFlow versions](platforms.md) that pass the tests", "versions.json", "versions.py"),
     Claim("[Workers, lost or not](cluster.md#what-is-exact), change no result", "cluster.json", "cluster.py"),
     Claim(
-        "[SubprocVecEnv gives what DummyVecEnv gives](coming-from.md#what-is-different-here)",
+        "[SubprocVecEnv gives PPO on CartPole what DummyVecEnv gives](coming-from.md#what-is-different-here)",
         "same_processes.json",
         "same_processes.py",
     ),
-    Claim("[Tests notice faults](../CONTRIBUTING.md) in the code", "mutants.json", "mutants.py"),
     Claim("[PPO's speed](speed.md#ppo)", "speed.json", "speed.py"),
     Claim("[PPO's speed on Breakout](speed.md#ppo-on-breakout)", "atari_speed.json", "atari_speed.py"),
     Claim(
@@ -48,6 +46,7 @@ CLAIMS = (
         "off_policy_speed.json",
         "off_policy_speed.py",
     ),
+    Claim("[Stepping beside learning](speed.md#ppo)", "beside_stepping.json", "beside_stepping.py"),
     Claim("[The speed of memories and masks](memory.md#the-comparison)", "curve_speed.json", "curve_speed.py"),
     Claim(
         "[The first command's seconds](first-command.md#compared-with-stable-baselines3) in its figure",

@@ -44,6 +44,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
     """
     wanted, chosen = TASKS[task], TASKS[task].contestants[contestant]
     steps = steps or wanted.steps
+    commit = record.commit()  # of the code that runs, which may be changed meanwhile
     curve, began = Curve(lambda: wanted.make(chosen), steps, wanted.parts), time.perf_counter()
     if chosen.library == "cleanrl":
         from peers import cleanrl
@@ -66,7 +67,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
         "settings": repr(chosen),
         "seed": seed,
         "command": f"python benchmarks/learning_curves.py {task} {contestant} --seeds {seed}",
-        "commit": record.commit(),
+        "commit": commit,
         "peer_commit": _commit(clone) if chosen.library == "cleanrl" and clone else None,
         "versions": _versions(),
         "cpu": _processor(),

@@ -33,7 +33,7 @@ RACERS = (  # contestants of walker-ppo, how they are called in the race, and in
     ("ours-first", "ours", "python PPOAgentTrainer.py"),
 )
 KINDS = ("deterministic", "sampled")  # actions
-FACTS = (("date", 10), ("cpu", None), ("commit", 10))  # of a run, and how many letters are shown
+LONG = re.compile(r"(?<=^\w{10})\w+")  # what is not shown of a commit, which may end in "-dirty"
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
@@ -47,8 +47,8 @@ those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `o
 `mirror` use the mirror symmetry of the task. `ours-first` is the first command, which shapes rewards and ends when the
 walker is solved. `ours-ppo` is the preset `mujoco`. [A memory](memory.md) explains the tasks in `hidden`. In the tasks
 `queens-masked` and `taxi-masked` all contestants have the same settings. The file `benchmarks/peers/tasks.py` lists
-all settings. rl-zoo3's TQC explores with gSDE, which ours lacks, and on the lander it trains 500,000 steps, in place
-of 300,000 here, over which its learning rate falls.
+all settings. On the walker rl-zoo3's TQC explores with gSDE, which ours lacks. On the lander it trains 500,000
+steps. Here it trains 300,000, over which its learning rate falls to 0.
 
 `ours`, `ours-mirror` and `ours-first` are scored as their presets end: with the weights that their
 own validations or training scores found best, and some with averaged ones. All others are scored with their last
@@ -125,7 +125,8 @@ def page(tasks: dict[str, Runs]) -> str:
 def sources(task: str, contestants: Runs) -> str:
     """Where a task's raw results are, and when, on what and with which code they were made."""
     runs = [run for of_one in contestants.values() for run in of_one]
-    days, processors, commits = (sorted({run[name][:cut] for run in runs}) for name, cut in FACTS)
+    days, processors = sorted({run["date"][:10] for run in runs}), sorted({run["cpu"] for run in runs})
+    commits = sorted({LONG.sub("", run["commit"]) for run in runs})
     return (
         f"Raw files with commands and versions are in `benchmarks/results/learning_curves/{task}`: "
         f"{', '.join(days)}, {' and '.join(processors)}, commits {', '.join(commits)}.\n"

@@ -17,6 +17,8 @@ from speed import RESULTS, machine
 from common.files import write_json
 from common.runs.command_line import one_line_errors, parse_settings
 
+ENV, SETTINGS = "CartPole-v1", {"n_steps": 128, "batch_size": 64, "seed": 1}
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -33,8 +35,8 @@ def weights(processes: str, environments: int, steps: int) -> str:
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     kind = {"one": DummyVecEnv, "each": SubprocVecEnv}[processes]
-    env = make_vec_env("CartPole-v1", environments, seed=1, vec_env_cls=kind)
-    model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, seed=1, device="cpu").learn(steps)
+    env = make_vec_env(ENV, environments, seed=SETTINGS["seed"], vec_env_cls=kind)
+    model = PPO("MlpPolicy", env, device="cpu", **SETTINGS).learn(steps)
     env.close()
     digest = hashlib.sha256()
     for name, tensor in sorted(model.policy.state_dict().items()):
@@ -48,8 +50,13 @@ def main() -> None:
         steps, where = parse_settings(Arguments).steps, machine()
         tried = ("one", 4), ("each", 4), ("one", 2)
         found = {f"{kind}, {count} environments": weights(kind, count, steps) for kind, count in tried}
-        write_json(RESULTS / "same_processes.json", {"machine": where, "versions": versions(), "weights": found})
-        print("\n".join(f"{name}: {digest[:16]}" for name, digest in found.items()))
+        trained = {"method": "PPO", "env": ENV, "steps": steps, **SETTINGS}
+        content = {"machine": where, "versions": versions(), "trained": trained, "weights": found}
+        write_json(RESULTS / "same_processes.json", content)
+        first = next(iter(found.values()))
+        print(
+            "\n".join(f"{name}: {'equal' if digest == first else 'other'} weights" for name, digest in found.items())
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Rows that are done: results/faults.json, written as soon as one is, and faults.md, which shows them."""
 
 import json
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -19,7 +20,9 @@ def control_name(row: str, broken: str) -> str:
 
 
 def commit() -> str:
-    """Of the code, "-dirty" where files other than results differ from it."""
+    """Of the code, "-dirty" where files other than results differ from it; "unknown" where git is missing."""
+    if shutil.which("git") is None:
+        return "unknown"
     here = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     changed = ["git", "status", "--porcelain", "--", ".", ":!benchmarks/results"]
     dirty = subprocess.run(changed, cwd=ROOT, capture_output=True, text=True).stdout.strip()

@@ -42,10 +42,10 @@ def test_an_interval_needs_seeds_that_differ():
 
 def test_a_row_counts_the_steps_of_validations():
     run = {"steps": [1000], "validation_steps": 5000, "final": {"deterministic": [1.0], "sampled": [0.0]}}
-    run |= {"date": "2026-11-30T12:00:00+00:00", "cpu": "Abacus", "commit": "0123456789abcdef"}
+    run |= {"date": "2026-11-30T12:00:00+00:00", "cpu": "Abacus", "commit": "0123456789abcdef-dirty"}
     text = curves.page({"pendulum-sac": {"ours": [run]}})
     assert "| ours | 1 | 1.0 | 0.0 | 1 | 5 | – |" in text
-    assert ": 2026-11-30, Abacus, commits 0123456789.\n" in text
+    assert ": 2026-11-30, Abacus, commits 0123456789-dirty.\n" in text
     assert "- pendulum-sac: sbx-zoo, sbx-defaults, ours-zoo, ours-mirror\n" in text  # not run yet
 
 
