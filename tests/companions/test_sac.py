@@ -404,9 +404,7 @@ CROSSQ_ROUNDED = {**CROSSQ, **ROUNDED, "quantiles": 1, "critic_hidden_sizes": (3
 )
 def test_a_resumed_run_is_the_run_that_was_not_stopped(changes, monkeypatch):
     config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=13).replace(**changes)
-    monkeypatch.setattr(
-        batch_renormalization, "WARM_UP", 4
-    )  # CrossQ's critics correct before the stop, its actor after
+    monkeypatch.setattr(batch_renormalization, "WARM_UP", 4)  # its critics correct before the stop, its actor after
     resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 3)
     assert_same_state(resumed.state(), whole.state())
     assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
