@@ -345,7 +345,7 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("export RUN --seed 5", "seed 5 has no effect with episodes 0: add --episodes 100, or leave --seed out"),
         ("export RUN --max-episode-steps 5", "max_episode_steps 5 has no effect with episodes 0"),
         ("evaluate RUN --env CartPole-v1", "RUN was trained on Pendulum-v1, and plays on it alone: leave out --env"),
-        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the env_kwargs {}: leave --env-kwargs out"),
+        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has no env_kwargs: leave --env-kwargs out"),
     ],
 )
 def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monkeypatch, capsys):
