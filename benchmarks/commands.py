@@ -1,7 +1,7 @@
 """Types what the pages print, in a copy of the project: python benchmarks/commands.py
 
-Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that the first of
-them makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
+Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that README's
+first block makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
 Then come their lines of Python, as one program. results/commands.md says how each ended, and how much of the cores
 other programs took. The tests' own command is left to `.ci/run`. Two quiet cores need about half an hour.
 """
@@ -52,9 +52,9 @@ class Arguments:
     """Type the pages' commands."""
 
     seconds: float = 180.0
-    """After which a command is interrupted; the first and those that resume are not."""
+    """After which a command is interrupted; the first block and the commands that resume are not."""
     only: str = ""
-    """Only commands that contain this, after the first; the rows of the others stay as they are in the table."""
+    """Only commands that contain this, after the first block; the rows of the others stay as they are in the table."""
 
 
 def blocks(language: str) -> list[str]:
@@ -64,8 +64,10 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Every line of the pages' shell blocks, each command once, but the tests' own."""
-    lines = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
+    """The first shell block as one command, then every line of the others, each once, but the tests' own."""
+    installation, *others = blocks("bash")
+    lines = [" && ".join(installation.splitlines())]
+    lines += [line for block in others for line in block.splitlines() if line.strip()]
     once: dict[str, str] = {}
     for line in lines:
         once.setdefault(without_comment(line), line)
@@ -125,7 +127,7 @@ def write_table(rows: dict[str, tuple[str, str]], foot: str, only: str) -> None:
     if only:
         table, *feet = path.read_text(encoding="utf-8").strip().split("\n\n")
         kept = {row[0]: (row[1], row[2]) for row in (line.strip("| ").split(" | ") for line in table.splitlines()[2:])}
-        rows, foot = kept | rows, "\n\n".join([*feet, f"The first command, and those with `{only}`: {foot}"])
+        rows, foot = kept | rows, "\n\n".join([*feet, f"The first block, and the commands with `{only}`: {foot}"])
     lines = [f"| {command} | {ended} | {seconds} |" for command, (ended, seconds) in rows.items()]
     path.write_text("\n".join(["| command | ended | seconds |", "|---|---|---:|", *lines, "", foot, ""]), "utf-8")
 
@@ -151,9 +153,9 @@ def main() -> None:
                 if ended.startswith("failed"):
                     print(wrote[-5000:], file=sys.stderr)
 
-            main_job, *others = commands()
+            first_block, *others = commands()
             others = [command for command in others if arguments.only in command]
-            run(main_job, main_job, None)
+            run(first_block, first_block, None)
             inside = ". .venv/bin/activate && "
             trained = folder / "runs" / "bipedal-walker-fast-seed0"
             for name, seed in STAND_INS.items():

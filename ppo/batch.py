@@ -33,7 +33,7 @@ class PreparedBatch(NamedTuple):
 def scaled_rewards(
     rewards: np.ndarray, trajectory: Trajectory, gamma: float, config: PPOConfig, statistics: RunningStatistics
 ) -> tuple[np.ndarray, RunningStatistics]:
-    """Rewards divided by the standard deviation of all rewards, or of all returns, so far; nothing is subtracted.
+    """Rewards divided by a standard deviation, by default of all returns so far; see `reward_scaling` of the config.
 
     Args:
         rewards: [T, N], shaped; 0 where not valid.
@@ -47,13 +47,17 @@ def scaled_rewards(
         if config.reward_scaling == "returns":
             ended = trajectory.terminated, trajectory.truncated  # [T, N] each
             measured = funcs.rewards_to_go(rewards, *ended, trajectory.valid, gamma)  # [T, N]
-        statistics = statistics.merged(measured[trajectory.valid])
+        before = RunningStatistics() if config.reward_scaling == "epoch_rewards" else statistics
+        statistics = before.merged(measured[trajectory.valid])
     return divided_rewards(rewards, config, statistics), statistics  # [T, N]
 
 
 def divided_rewards(rewards: np.ndarray, config: PPOConfig, statistics: RunningStatistics) -> np.ndarray:
     """Rewards [T, N] divided by the standard deviation of `statistics`, if the config scales rewards."""
-    return rewards if config.reward_scaling == "none" else rewards / (statistics.std + EPSILON)  # [T, N]
+    if config.reward_scaling == "none":
+        return rewards
+    mean = statistics.mean if config.reward_scaling == "standardized_rewards" else 0.0
+    return (rewards - mean) / (statistics.std + EPSILON)  # [T, N]
 
 
 def flat_batch(

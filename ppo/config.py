@@ -123,9 +123,10 @@ class UpdateSettings(Settings):
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
     The first trajectory only fills these statistics. Turn it off if the observation's numbers already have a size of
     about 1."""
-    reward_scaling: Literal["none", "rewards", "returns"] = "returns"
-    """Quantity whose running standard deviation (plus 1e-4) rewards are divided by. rewards: all rewards so far.
-    returns: the discounted sums of future rewards; needed if all rewards are equal, such as -1 per step. none: rewards
+    reward_scaling: Literal["none", "rewards", "returns", "standardized_rewards", "epoch_rewards"] = "returns"
+    """Quantity whose standard deviation (plus 1e-4) rewards are divided by. rewards: all rewards so far. returns: the
+    discounted sums of future rewards; needed if all rewards are equal, such as -1 per step. standardized_rewards: all
+    rewards so far, whose mean is subtracted, too. epoch_rewards: the rewards of the same update alone. none: rewards
     are not divided; choose it if they already have a size of about 1."""
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
     """How advantages are normalised. none: not at all. minibatch or epoch: to mean 0 and standard deviation 1 within

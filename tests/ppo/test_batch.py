@@ -126,6 +126,15 @@ def test_the_rewards_standard_deviation_leaves_out_steps_that_only_restart(rewar
     assert_allclose(scaled, REWARDS / (measured.std() + EPSILON))
 
 
+@pytest.mark.parametrize("reward_scaling", ["rewards", "standardized_rewards", "epoch_rewards"])
+def test_rewards_are_scaled_by_all_so_far_or_by_those_of_the_update_alone(reward_scaling):
+    config, before = CONFIG.replace(reward_scaling=reward_scaling), RunningStatistics().merged(np.array([50.0, -50.0]))
+    scaled, _ = scaled_rewards(REWARDS, trajectory(), 0.5, config, before)
+    measured = REWARDS[VALID] if reward_scaling == "epoch_rewards" else np.append(REWARDS[VALID], [50.0, -50.0])
+    mean = measured.mean() if reward_scaling == "standardized_rewards" else 0.0
+    assert_allclose(scaled[VALID], (REWARDS[VALID] - mean) / (measured.std() + EPSILON))
+
+
 def test_a_row_to_fill_minibatches_up_with_counts_for_nothing():
     batch = made(CONFIG.replace(minibatch_size=5)).batch
     assert [len(column) for column in batch] == [9] * len(batch)
