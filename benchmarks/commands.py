@@ -2,8 +2,8 @@
 
 Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that README's
 first block makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by
-itself. Then come their lines of Python, as one program. results/commands.md says how each ended, and how much of the cores
-other programs took. The tests' own command is left to `.ci/run`. Two quiet cores need about half an hour.
+itself. Then come their lines of Python, as one program. results/commands.md says how each ended, and how much of the
+cores other programs took. The tests' own command is left to `.ci/run`. Two quiet cores need about half an hour.
 """
 
 import os
