@@ -356,7 +356,7 @@ BREAKOUT = BREAKOUT_2021.replace(
 )
 
 # The same for two cores: a network whose update costs a third, and two halves of the games, one of which steps while
-# the policy acts in the other. Images of 48 pixels, or no third convolution, learned less (one seed each).
+# the policy acts in the other. Images of 48 pixels learned less (one seed).
 BREAKOUT_FAST = BREAKOUT.replace(
     convolutions=("16x8/4", "32x4/2", "32x3/1"),
     hidden_sizes=(192,),
