@@ -168,11 +168,11 @@ def rows() -> list[Row]:
     def record(problem: str, method: str, what: str, name: str, first: bool = False) -> Row:
         return Row(problem, method, what, lambda: of_record(name), first)
 
-    def study(problem: str, method: str, what: str, name: str, arm: str) -> Row:
-        return Row(problem, method, what, lambda: of_study(name, arm))
+    def study(problem: str, method: str, what: str, name: str, arm: str, first: bool = False) -> Row:
+        return Row(problem, method, what, lambda: of_study(name, arm), first)
 
-    def agent(problem: str, method: str, name: str, what: str, first: bool = False) -> Row:
-        return Row(problem, method, what, lambda: of_agent(name), first)
+    def agent(problem: str, method: str, name: str, what: str) -> Row:
+        return Row(problem, method, what, lambda: of_agent(name))
 
     return [
         record(walker, "ppo", "`bipedal-walker-fast`, the first command", "fast-walker", True),
@@ -200,7 +200,7 @@ def rows() -> list[Row]:
         study(pendulum, "sac", "`pendulum-sac`", "pendulum-sac", "SAC"),
         record(pole, "ppo", "`cartpole-fewest-steps`", "cartpole-steps"),
         record(pole, "ppo", "the same, `--no-symmetry`", "cartpole-steps-plain"),
-        agent("ALE/Breakout-v5", "ppo", "breakout", "agent `breakout`", True),
+        study("ALE/Breakout-v5", "ppo", "`breakout-fast`", "breakout-fast", "PPO", True),
     ]  # fmt: skip
 
 

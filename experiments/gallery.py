@@ -183,7 +183,7 @@ environment's own. Each film shows at most the first twenty seconds of the episo
 panel turns pale when its episode ends, or after the twenty seconds.
 
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
-because each takes 2.7 MB. An episode of it is a game of five lives, and a step is four frames. Without noise its 100
+because each takes 1.3 MB. An episode of it is a game of five lives, and a step is four frames. Without noise its 100
 games are only four different ones, so the interval of its mean is too narrow.
 
 The steps here count up to the best epoch; those in [Scores](results.md) count the whole run. A score may differ from
