@@ -180,8 +180,8 @@ READING = """
 - "Trained" is the agent at the epoch whose parameters were kept.
 
 A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
-environment's own. Each film shows at most the first twenty seconds of the episode with the median score, that of
-`breakout` the first two minutes at six times the speed. A panel turns pale when its episode ends, or the film.
+environment's own. Each film shows at most the first twenty seconds of the episode with the median score. That of
+`breakout` shows its first two minutes, six times as fast. A panel turns pale when its episode or the film ends.
 
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
 because each takes 1.3 MB. An episode of it is a game of five lives, and a step is four frames. Without noise its 100
