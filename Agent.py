@@ -21,6 +21,7 @@ from common.nets import distributions, keras_models
 from common.nets.from_keras import can_describe, describe
 from common.nets.keras_layers import StateIndependentStd
 from common.nets.kernels import draw_as_pytorch, orthogonal
+from common.nets.network import MAX_STD, MIN_STD
 from common.nets.own_networks import check_own
 from common.records import Batch
 from common.rollout.policies import ActorCriticPolicy, CategoricalPolicy, Heads, NormalPolicy, Policy
@@ -262,10 +263,14 @@ class Agent(AgentBase):
         return last_pass | {name: overall[name] for name in AVERAGED_METRICS}
 
     def raise_std(self, least: float) -> None:
-        """Raise a Normal policy's learned standard deviations to `least` half ranges; 0 leaves them."""
+        """Raise a Normal policy's learned standard deviations to `least` half ranges, and keep them in their bounds.
+
+        At the bounds themselves their gradient is 0, so none would ever come back.
+        """
+        low, high = np.log(least or MIN_STD * 1.00001), np.log(MAX_STD * 0.99999)
         for layer in self.actor.layers:
-            if isinstance(layer, StateIndependentStd) and least > 0:
-                layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
+            if isinstance(layer, StateIndependentStd):
+                layer.log_std.assign(np.clip(layer.log_std.numpy(), np.float32(low), np.float32(high)))
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
@@ -393,7 +398,9 @@ class Agent(AgentBase):
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
         variables = self._networks[network].trainable_variables
-        gradients = list(map(tf.convert_to_tensor, tape.gradient(loss, variables)))  # an Embedding's is sparse
+        values, zero = [variable.value for variable in variables], tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(loss, values, unconnected_gradients=zero)  # where the loss does not depend on one
+        gradients = list(map(tf.convert_to_tensor, gradients))  # an Embedding's is sparse
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)

@@ -40,7 +40,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """A new, empty file next to `path`, with the same suffix; at the end of the context it replaces `path`.
 
     The folder is made if it is missing. If the context raises, `path` stays as it was and the new file is removed.
+    Raises ForeignFileError as `check_replaceable` does.
     """
+    check_replaceable(path)
     make_folder(path.parent)
     unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}{UNFINISHED}{path.suffix}")
     os.close(os.open(unfinished, _NEW, 0o666))
@@ -53,6 +55,12 @@ def replacing(path: Path) -> Iterator[Path]:
             unfinished.unlink()
         raise
     flush_folder(path.parent)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise ForeignFileError if a link, a device or a pipe has this path, which writing would remove."""
+    if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+        raise ForeignFileError(f"{path} is a link, a device or a pipe: expected a plain file, choose another name")
 
 
 def move_with_retries(move: Callable[[Path, Path], None], source: Path, target: Path) -> None:

@@ -109,6 +109,11 @@ def results_dictionary(
     }
 
 
+def is_true(value: object) -> bool:
+    """Whether a function of the user's returned True, Python's or NumPy's."""
+    return isinstance(value, bool | np.bool_) and bool(value)
+
+
 def score_text(score: float) -> str:
     """One decimal, as in '307.1'; below 10 three significant digits, as in '0.955', unless one decimal is exact."""
     text = f"{score:z.1f}"

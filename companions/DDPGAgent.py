@@ -322,7 +322,8 @@ class DDPGAgent(AgentBase):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
             loss, other = loss_of(stacks)
-        adam.apply([flat(tape.gradient(loss, stacks))], [networks.weights])
+        gradients = tape.gradient(loss, stacks, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        adam.apply([flat(gradients)], [networks.weights])
         return loss, other
 
     def _values(

@@ -126,6 +126,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
         try:
             self.collector.collect(warm_up, self.epoch, timing, learn)
+            self.collector.is_fresh = False  # the replay buffer has its steps
         except NotFiniteError:
             self._check_weights()  # so that what is stored is finite
             raise

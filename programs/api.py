@@ -64,6 +64,8 @@ def train(
     chosen = {name: settings.pop(name) for name in OPTIONS & set(settings)}
     chosen_again = None
     if chosen.get("resume") is not None:
+        if preset:
+            raise UserError(f"resume continues the preset of its run: leave {preset!r:.40} out")
         folder = chosen["resume"] = Path(chosen["resume"])
         preset, saved = read_config(folder, **typed or {})
         config = replaced(preset, saved, settings)

@@ -6,7 +6,7 @@ from typing import Any
 
 from common.envs.environment import Environment
 from common.errors import UserError
-from common.files import write_json
+from common.files import check_replaceable, write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
@@ -45,8 +45,10 @@ class Arguments(RunArguments):
         super().__post_init__()
         if not self.episodes and not self.films:
             raise UserError("0 episodes leave nothing to do but a film: give --episodes 1 or more")
-        if self.output is not None and self.output.is_dir():
-            raise UserError(f"--output {self.output} is a folder: expected the name of a JSON file")
+        if self.output is not None:
+            check_replaceable(self.output)
+            if self.output.is_dir():
+                raise UserError(f"--output {self.output} is a folder: expected the name of a JSON file")
         if self.gif and not self.films:
             raise UserError("--gif has no effect for an agent that comes with its film: leave it out")
 

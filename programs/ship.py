@@ -83,7 +83,7 @@ class Training:
         return int(best[-1]) if len(best) else self.last_epoch
 
     def agent_at(self, epoch: int) -> Any:
-        """The agent of an epoch: that of its checkpoint (UserError if it is missing), of 0 the run's first one."""
+        """The agent of an epoch: that of its checkpoint (UserError if it is missing), of 0 an untrained one."""
         agent: Any = new_agent(self.config, self.environment)
         if epoch:
             agent.load_state(part_of(checkpoint.load(self.folder / run_folder.CHECKPOINTS, epoch), "agent"))

@@ -17,6 +17,7 @@ from common.envs.stored_spaces import SpacesAlone
 from common.errors import UserError
 from common.rollout import policy_file
 from common.rollout.policies import SamplingPolicy
+from common.runs import run_folder
 from common.state import State
 from programs.methods import config_to_play, new_agent
 
@@ -50,11 +51,12 @@ def names(agents: Path | None = None) -> list[str]:
 
 
 def folder_of(run: Path) -> Path:
-    """The folder with this path if there is one, else that of the agent with this name; UserError if there is none."""
+    """The folder of a run, or of an agent with this name if no run has it; UserError if there is neither."""
+    is_one = any((run / file).exists() for file in (CARD, run_folder.CONFIG))
+    if len(run.parts) == 1 and run.name in names() and not is_one:
+        return AGENTS / run.name
     if run.exists() or len(run.parts) != 1:
         return run
-    if run.name in names():
-        return AGENTS / run.name
     near = difflib.get_close_matches(run.name, names(), n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UserError(

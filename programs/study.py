@@ -158,10 +158,10 @@ def summarise(name: str, results: Path) -> None:
             )
             rewards = float(np.nanmean(curve["avg_reward_orig"][-LAST_EPOCHS:]))  # NaN where no episode finished
             trained.append([arm, seed, *map(score_text, (*(one["mean"] for one in played), rewards))])
-    save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
     text = true_minus("\n\n".join(map(_markdown, (medians, runs, trained))))
     files.replace_file(results / name / "summary.md", f"{text}\n".encode())
     print(text)
+    save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
 
 
 def _markdown(rows: list[list[Any]]) -> str:

@@ -20,7 +20,7 @@ from common.envs.mirror_settings import mirror_of
 from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
-from common.results import score_text
+from common.results import score_text, with_info
 from common.runs import run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.one_process import only_here
@@ -92,7 +92,8 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
     typed = {name: getattr(arguments, name) for name in run_folder.TYPED}
     _, method, preset = find_preset(arguments.preset, **typed)
     preset = with_typed(preset, typed)
-    columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
+    results = with_info(method.trainer.result_type, preset.log_info)
+    columns = {field.name: field.type for field in dataclasses.fields(results)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
     return preset
@@ -119,18 +120,18 @@ class Report:
         ended = "pruned" if trial.state == states.PRUNED else f"failed: {trial.user_attrs.get('error')}"
         ended = score_text(trial.value) if trial.state == states.COMPLETE else ended
         settings = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-        print(f"trial {len(self._search.finished()):3}  {ended}  [{scores}]  {settings}", flush=True)
+        print(f"trial {trial.number + 1:3}  {ended}  [{scores}]  {settings}", flush=True)
         self.write()
 
     def write(self) -> None:
         """The preset file, the table and the figure."""
         search = self._search
         rows = [["trial", "state", "score", "seeds", *search.space]]
-        for i, trial in enumerate(search.finished(), start=1):
+        for trial in search.finished():
             scores = " ".join(f"{score:g}" for score in trial.user_attrs.get("scores", []))
             score = "" if trial.value is None else f"{trial.value:g}"
             drawn = (_short(trial.params.get(name, "")).replace(",", "") for name in search.space)
-            rows.append([str(i), trial.state.name.lower(), score, scores, *drawn])
+            rows.append([str(trial.number + 1), trial.state.name.lower(), score, scores, *drawn])
         files.replace_file(self._folder / TRIALS, "".join(f"{','.join(row)}\n" for row in rows).encode())
         reached = [trial.value for trial in search.completed()]
         if not reached:

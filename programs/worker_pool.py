@@ -2,8 +2,12 @@
 
 import contextlib
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
 from typing import Any
 
 from common.errors import UserError
@@ -29,7 +33,7 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
     """
     if cluster is None:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(max(1, workers), context, max_tasks_per_child=calls) as pool:
+        with ProcessPoolExecutor(max(1, workers), context, _stop_with_parent, max_tasks_per_child=calls) as pool:
             try:
                 yield pool.submit
             except BaseException:
@@ -41,6 +45,18 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
 
         remote = ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=calls)
         yield lambda function, *arguments: remote(function).remote(*arguments).future()
+
+
+def _stop_with_parent() -> None:
+    """From now on what this process trains is stopped, with a checkpoint, once the process that wants it is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker process has a parent"
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def result_of(future: "Future[Any]") -> Any:

@@ -38,17 +38,17 @@ class WithActionMask(gymnasium.Wrapper):
 def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = False) -> np.ndarray:
     """Which choices are allowed: [Σ choices] bool, first those of the first action dimension.
 
-    Where the episode `is_over`, all choices are allowed in place of none.
+    Where the episode `is_over`, all choices: no action follows, and the environment is not asked.
 
     Raises:
         WrongReturnError: there is no mask, it has another shape or other numbers than 0 and 1, or it allows nothing.
     """
     counts, given = choices(env.action_space), info.get("action_mask")
+    if is_over:
+        return np.ones(sum(counts), bool)
     if given is None and env.has_wrapper_attr("action_masks"):
         with no_exit():
             given = env.get_wrapper_attr("action_masks")()
-    if given is None and is_over:
-        return np.ones(sum(counts), bool)
     if given is None:
         raise WrongReturnError(f"{env.unwrapped} has no info['action_mask'] and no method action_masks(): add one")
     try:
@@ -61,10 +61,10 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
             f"the action mask of {env.unwrapped} is {given!r:.60}: expected {sum(counts)} numbers of 0 or 1"
         )
     allows = np.add.reduceat(mask != 0, np.cumsum((0, *counts[:-1]))) > 0  # [A]
-    if not (is_over or allows.all()):
+    if not allows.all():
         where = f" in action dimension {int(allows.argmin()) + 1} of {len(counts)}" if len(counts) > 1 else ""
         raise WrongReturnError(f"the action mask of {env.unwrapped} allows nothing{where}: expected a 1 or more")
-    return (mask != 0) | ~np.repeat(allows, counts)
+    return mask != 0
 
 
 def in_a_row(mask: Any) -> np.ndarray:

@@ -32,7 +32,7 @@ class SeparateGroup(abc.ABC):
         seen = self._observations
         for i, answer in enumerate(answers):
             try:
-                seen[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i], told = answer()
+                seen[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i], told, _ = answer()
                 if told:
                     infos[i] = told
             except Exception as error:  # an environment is the user's code

@@ -52,7 +52,8 @@ class ProcessGroup(SeparateGroup):
                 self._start(i, point)
             for i, point in points.items():
                 limit = ResponseTimeLimit(self._time_limit * (1 + len(point.actions)))
-                self._observations[i] = self._workers[i].result(limit)[0]
+                answer = self._workers[i].result(limit)
+                self._observations[i], self._points[i] = answer.observation, answer.point
         except Exception as error:
             for i in points:  # the others go on
                 if i in self._workers:
@@ -111,7 +112,7 @@ def _next_episode(point: RestorePoint) -> RestorePoint:
 def _in_process(env: SeededEpisodes, point: RestorePoint, action: np.ndarray | None) -> Answer:
     """What a process computes: without an action it restores its environment, else it steps it."""
     with told_elsewhere():
-        return Answer(env.restore(point)) if action is None else env.step(action)
+        return Answer(env.restore(point), point=env.point) if action is None else env.step(action)
 
 
 def _refused(cause: BaseException | None) -> UserError:

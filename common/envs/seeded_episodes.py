@@ -38,6 +38,7 @@ class Answer(NamedTuple):
     life_lost: bool = False
     replaced: bool = False  # another action was taken than the one sent
     infos: tuple[float, ...] = ()  # the numbers of info that are logged, if the episode is over
+    point: RestorePoint | None = None  # without actions, the episode that a process has got to by repeating them
 
 
 class SeededEpisodes:
@@ -65,6 +66,11 @@ class SeededEpisodes:
             observation = self.step(action).observation
         self._over |= point.over
         return observation
+
+    @property
+    def point(self) -> RestorePoint:
+        """The beginning of the running episode."""
+        return RestorePoint(self._restart, self._episode, over=self._over)
 
     def next_episode(self) -> np.ndarray:
         """Begin the next episode; its first observation [*shape]."""

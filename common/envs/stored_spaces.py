@@ -62,7 +62,8 @@ def from_json(stored: Any) -> gymnasium.Space:
         shape = tuple(stored["shape"])
         return spaces.Box(low.reshape(shape), high.reshape(shape), shape, dtype.type)
     if kind == "Discrete":
-        return spaces.Discrete(stored["n"], start=stored["start"], dtype=dtype.type)
+        other = {} if dtype == np.int64 else {"dtype": dtype.type}  # from Gymnasium 1.2.2 on
+        return spaces.Discrete(stored["n"], start=stored["start"], **other)
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(stored["nvec"], dtype=dtype.type, start=stored["start"])
     return spaces.MultiBinary(stored["shape"])

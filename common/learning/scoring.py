@@ -54,7 +54,7 @@ class EpochScoring:
         return columns | scores | timing.columns(config.steps_per_epoch)
 
     def beside_training(self, play: Callable[[], T], epoch: int) -> T:
-        """What `play` returns. If it cannot start an environment beside the only one of training, that one is closed.
+        """What `play` returns. If it cannot start an environment beside those of training, these are closed.
 
         Raises:
             UserError: an environment cannot be started.
@@ -62,11 +62,9 @@ class EpochScoring:
         try:
             return play()
         except StartError as error:
-            if self._config.num_envs > 1:
-                raise
             self._warn(
-                f"warning: {error}; perhaps only one may exist, so the one that trains is closed meanwhile and its "
-                "episode does not count; episodes that score the agent are played one after another"
+                f"warning: {error}; perhaps no more may exist, so those that train are closed meanwhile and their "
+                "episodes do not count; episodes that score the agent are played one after another"
             )
             with self._collector.aside(epoch):
                 return play()

@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ("best_agent.npz", "weights.npz", "policy.npz")  # of a run, of one that has not ended, of a shipped agent
 ALIKE = (
     "hidden_sizes", "activation", "mean_activation", "shared_torso", "layer_norm", "symmetry", "twin_critics",
-    "critics", "normalize_observations", "action_masks", "memory", "memory_size", "networks",
+    "critics", "crossq", "normalize_observations", "action_masks", "memory", "memory_size", "networks", "image_size",
+    "convolutions",
 )  # fmt: skip
 """Settings without which the same weights are another function."""
 

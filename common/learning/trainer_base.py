@@ -16,7 +16,7 @@ from common.envs.vector_env import resolve_backend
 from common.errors import UserError
 from common.learning.scoring import EpochScoring
 from common.learning.start_from import start_from
-from common.results import EpochResult, from_columns, results_dictionary, to_columns, with_info
+from common.results import EpochResult, from_columns, is_true, results_dictionary, to_columns, with_info
 from common.rollout.collector import CollectingPlan, Collector
 from common.rollout.validation import Validator
 from common.rollout.workers.cluster import NO_WORKERS, WorkerPlacement
@@ -213,7 +213,7 @@ class TrainerBase(ABC):
             self.collector.scores.begin_epoch()
             result = self.run_epoch(max(last, self.config.epochs))
             self.results.append(result)
-            if on_epoch is not None and on_epoch(result) is True:
+            if on_epoch is not None and is_true(on_epoch(result)):
                 break
         if self.config.adopt_best:
             self.agent.adopt_best()

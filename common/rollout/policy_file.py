@@ -12,8 +12,7 @@ import numpy as np
 from common import arrays_file
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
-from common.nets.network import ACTIVATIONS, UNCHANGED, Constant, Dense, Layer, Network, Normalizer
-from common.nets.recurrent import RECURRENT
+from common.nets.network import ACTIVATIONS, UNCHANGED, Constant, Dense, Network, Normalizer
 from common.rollout.policies import CategoricalPolicy, DeterministicPolicy, NormalPolicy, SquashedPolicy
 from common.state import State, pack_json, unpack_json
 
@@ -35,15 +34,14 @@ def kind_of(policy: PlainPolicy) -> str:
 
 
 def to_arrays(policy: PlainPolicy) -> State:
-    """The arrays of a policy whose layers are dense or remember; `of_arrays` makes the same policy of them."""
+    """The arrays of a policy whose layers are dense; `of_arrays` makes the same policy of them."""
     network = policy.heads
     assert isinstance(network, Network), "a policy that sees images has no plain arrays"
     hidden: tuple[Any, ...] = network.hidden  # another layer has no kernel, so it is not lost in silence
-    kinds = {kind: name for name, kind in RECURRENT.items()}
     layout = {
         "format": FORMAT,
         "kind": kind_of(policy),
-        "hidden": [kinds.get(type(layer)) or layer.activation for layer in hidden],
+        "hidden": [layer.activation for layer in hidden],
         "heads": [head.activation if isinstance(head, Dense) else None for head in network.heads],
         "sides": [
             {"inputs": _entries(side.inputs), "outputs": _entries(side.outputs), "weight": side.weight}
@@ -62,7 +60,7 @@ def to_arrays(policy: PlainPolicy) -> State:
     layers: tuple[Any, ...]
     for name, layers in (("hidden", hidden), ("head", network.heads)):
         for i, layer in enumerate(layers):
-            parts = layer._fields if type(layer) in (Constant, *kinds) else ("kernel", "bias")
+            parts = layer._fields if isinstance(layer, Constant) else ("kernel", "bias")
             arrays |= {f"{name}/{i}/{part}": getattr(layer, part) for part in parts}
     return arrays
 
@@ -102,7 +100,7 @@ def of_arrays(arrays: State) -> PlainPolicy:
 def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, int]:
     """The policy, and how many numbers an observation has."""
     normalize = Normalizer(arrays["shift"], arrays["scale"]) if "shift" in arrays else UNCHANGED
-    hidden = tuple(_hidden(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
+    hidden = tuple(_dense(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
     heads = tuple(
         Constant(arrays[f"head/{i}/values"]) if name is None else _dense(arrays, f"head/{i}", name)
         for i, name in enumerate(layout["heads"])
@@ -122,12 +120,6 @@ def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, int]:
     if kind is DeterministicPolicy:
         return DeterministicPolicy(network, float(layout["std"])), inputs
     return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), inputs
-
-
-def _hidden(arrays: State, name: str, kind: str) -> Layer:
-    if kind in RECURRENT:
-        return RECURRENT[kind](*(arrays[f"{name}/{part}"] for part in RECURRENT[kind]._fields))
-    return _dense(arrays, name, kind)
 
 
 def _dense(arrays: State, name: str, activation: str) -> Dense:

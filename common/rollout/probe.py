@@ -71,7 +71,14 @@ def find_restore_method(
     if found == "different" or (found == "failed" and masked is not None):  # by what was allowed the first time
         with contextlib.suppress(UserError):  # one cannot be started
             second = played(patient=True)
-            if second is not None and not all(map(_are_same, steps, second[0])):
+            is_same = second is not None and all(map(_are_same, steps, second[0]))
+            if is_same and backend != "envpool":
+                warn(
+                    f"warning: an episode of {environment.id} depends on those before it (by running statistics, a "
+                    "curriculum or random numbers that do not come from self.np_random), which begin afresh every few "
+                    "epochs and in validations: for statistics use --normalize-observations and --reward-scaling"
+                )
+            elif second is not None and not is_same:
                 warn(
                     f"warning: {environment.id} does not do the same twice with the same seed and actions, so this "
                     "run cannot be repeated, and if it is cut off it may not be possible to resume it: draw random "

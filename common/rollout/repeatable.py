@@ -184,8 +184,9 @@ class RepeatableEnvs:
                 raise UserError(
                     "the environments did not repeat what they did before the run was cut off: resume it on the kind "
                     "of machine and with the versions that its config.json names; if both are the same, the "
-                    "environment draws random numbers that do not come from self.np_random: let it draw from there, "
-                    "and train again under another --name; --start-from keeps the weights"
+                    "environment draws random numbers that do not come from self.np_random, or keeps something from "
+                    "one episode to the next: let it do neither, and train again under another --name; --start-from "
+                    "keeps the weights"
                 )
             self.record.observations[i] = stored.copy()
 

@@ -132,10 +132,10 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path) -> None:
 
 def _write_gif(film: Iterable[np.ndarray], path: Path) -> None:
     """Write what changed in each frame, with a palette per frame; `imageio` and `Image.save` would keep all frames."""
-    duration = 1000 / GIF_FRAMES_PER_SECOND  # milliseconds
     with open(path, "wb") as file:
         before = None
-        for frame in film:
+        for i, frame in enumerate(film):
+            ends, began = (10 * (100 * end // GIF_FRAMES_PER_SECOND) for end in (i + 1, i))  # ms; a GIF has hundredths
             image = Image.fromarray(frame).convert("RGB")  # of RGBA only alpha would be compared
             box = (0, 0, *image.size)
             if before is not None:
@@ -144,7 +144,7 @@ def _write_gif(film: Iterable[np.ndarray], path: Path) -> None:
             if before is None:
                 header, _ = GifImagePlugin.getheader(part, info={"loop": 0})
                 file.writelines(header)
-            file.writelines(GifImagePlugin.getdata(part, box[:2], duration=duration, include_color_table=True))
+            file.writelines(GifImagePlugin.getdata(part, box[:2], duration=ends - began, include_color_table=True))
             before = image
         file.write(b";")
 

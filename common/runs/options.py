@@ -41,8 +41,8 @@ class RunOptions(WorkerOptions):
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --stop-score, --confirming-margin,
     --environment-restarts, --environment-time-limit, --on-not-finite, --device, --workers and --cluster can be
-    changed, besides the recording options other than --name. --checkpoint-every, --keep-checkpoints,
-    --evaluation-episodes and --record are as the run had them last, unless they are typed."""
+    changed, besides the recording options other than --name and --runs-folder. --checkpoint-every,
+    --keep-checkpoints, --evaluation-episodes and --record are as the run had them last, unless they are typed."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time, and after each epoch of more than three seconds, if saving takes
@@ -61,8 +61,8 @@ class RunOptions(WorkerOptions):
         super().__post_init__()
         if self.cluster is not None and not self.workers:
             raise UserError("--cluster needs workers: say how many with --workers N")
-        if self.resume is not None and self.name is not None:
-            raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
+        if self.resume is not None and (self.name is not None or self.runs_folder != "runs"):
+            raise UserError("--name and --runs-folder have no effect with --resume, which keeps the run's folder")
         if self.name is not None and not is_folder_name(self.name):
             raise UserError(f"name {self.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from common import files
 from common.errors import StoppedError
-from common.results import EpochResult, to_columns
+from common.results import EpochResult, is_true, to_columns
 from common.runs import checkpoint, run_folder, trust
 from common.runs.options import RunOptions
 from common.runs.signals import StopSignals
@@ -111,7 +111,7 @@ class Recorder:
         is_last = result.epoch == self._trainer.config.epochs or self._trainer.solved
         if self.is_due(result.epoch) or is_last or self._stop:
             self.save(result.epoch)
-        ends = self._callback is not None and self._callback(result) is True
+        ends = self._callback is not None and is_true(self._callback(result))
         if (ends or self._stop) and self._saved_epoch != result.epoch:
             self.save(result.epoch)
         if self._stop:

@@ -55,7 +55,7 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
         files.make_folder(base)
         for folder in (base / each for each in names):
             with contextlib.suppress(FileExistsError):
-                folder.mkdir()
+                folder.mkdir(parents=True)  # another run that failed may have removed the base
                 files.flush_folder(base)
                 return folder
     except OSError as error:
@@ -310,6 +310,7 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         UserError: there is no such file, it is not one of ours, or it has no rows yet.
     """
     path = folder / RESULTS
+    check_name(str(folder))
     files.check_plain(folder)
     try:
         first, _, rest = files.read_bytes(path, LARGEST_TABLE).decode().partition("\n")

@@ -202,7 +202,7 @@ def _train(
     content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
     if aside is not None:
-        screen.say(f"what the shorter run ended with is now in {aside}")
+        screen.say(f"earlier results are now in {aside}")
     with Recorder(trainer, folder, options, screen, content, check_lock, callback) as recorder:
         screen.say(
             f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} on "

@@ -114,7 +114,7 @@ def train(
     screen.open()
     options = _options(folder, "figure", "tensorboard")
     if saved is not None:
-        config, options = saved.changed_as(config), options.replace(name=None, resume=folder)
+        config, options = saved.changed_as(config), options.replace(name=None, runs_folder="runs", resume=folder)
     try:
         return session.run(functools.partial(_trainer, preset), preset, config, options, screen)
     except StoppedError as stopped:

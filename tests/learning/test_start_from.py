@@ -167,6 +167,7 @@ def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path):
         ("ppo", {"start_from": "pendulum"}, "pendulum was trained by 'sac', not ppo"),
         ("ppo", {"start_from": "walker"}, r"hidden_sizes \[256, 256\].*: give it the same --hidden-sizes"),
         ("ppo", {"activation": "relu"}, "give it the same --activation"),
+        ("sac", {"crossq": True, "critics": 2}, "give it the same --crossq"),
         ("td3", {"normalize_observations": False}, "give it the same --normalize-observations"),
         (
             "ppo",  # from an agent of an older version

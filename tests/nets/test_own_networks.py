@@ -183,6 +183,29 @@ def test_what_does_not_fit_is_one_line(make_networks, words):
     assert "\n" not in str(refusal.value)
 
 
+class WithAnotherWeight(layers.Dense):
+    def build(self, shape):
+        super().build(shape)
+        self.add_weight(shape=(3,))
+
+
+@pytest.mark.parametrize("name", ["PPO", "TD3"])
+def test_a_weight_on_which_no_output_depends_does_no_harm(name):
+    trainer, config = TRAINERS[name]
+    trained = trainer(config, make_networks=lambda space, *_: keras.Sequential(
+        [keras.Input(space.shape), layers.LayerNormalization(epsilon=1e-3), WithAnotherWeight(4)]
+    ))  # fmt: skip
+    before = trained.agent.actor.get_weights()
+    trained.train(1)
+    trained.close()
+    changed = [not np.array_equal(*both) for both in zip(before, trained.agent.actor.get_weights())]
+    assert changed.count(False) == 1
+
+
+def test_a_dense_layer_with_more_weights_acts_through_keras():
+    assert not agent_with(in_a_row(layers.Dense(4, lora_rank=2))).acting_policy().is_plain
+
+
 @pytest.mark.xla
 def test_a_layer_that_cannot_be_compiled_is_named_and_others_learn_compiled():
     """With XLA, where the gradient of an Embedding and the random numbers of Dropout need care."""

@@ -109,10 +109,12 @@ def test_an_unknown_name_is_one_line_with_all_names(program, monkeypatch, tmp_pa
     assert error.count("\n") == 1 and "did you mean walker?" in error and all(name in error for name in NAMES)
 
 
-def test_a_folder_of_that_name_goes_first(monkeypatch, tmp_path):
+def test_a_run_of_that_name_goes_first(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert shipped.folder_of(Path("walker")) == shipped.AGENTS / "walker"
     (tmp_path / "walker").mkdir()
+    assert shipped.folder_of(Path("walker")) == shipped.AGENTS / "walker"  # exports, say
+    (tmp_path / "walker" / "config.json").touch()
     assert shipped.folder_of(Path("walker")).resolve() == tmp_path / "walker"
 
 

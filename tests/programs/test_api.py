@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from common.envs import stored_spaces
 from common.envs.stored_spaces import from_json, to_json
 from common.errors import UserError
 from common.files import read_json, write_json
@@ -36,6 +37,15 @@ def test_a_stored_space_is_the_same(space, tmp_path):
     write_json(tmp_path / "space.json", to_json(space))
     stored = from_json(read_json(tmp_path / "space.json"))
     assert stored == space and repr(stored) == repr(space)  # equal ones may differ in the order of a Dict's parts
+
+
+def test_discrete_spaces_are_read_with_gymnasium_before_1_2_2(monkeypatch):
+    class Older(Discrete):
+        def __init__(self, n, seed=None, start=0):
+            super().__init__(n, seed, start)
+
+    monkeypatch.setattr(stored_spaces.spaces, "Discrete", Older)
+    assert from_json(to_json(Older(3, start=-1))) == Discrete(3, start=-1)
 
 
 @pytest.mark.parametrize("env", [f"tests/{name}-v0" for name in ("Matching", "Nested", "DotAndSign", "Dot", "Target")])
@@ -149,12 +159,16 @@ def test_an_episode_of_acts_scores_as_evaluated_and_is_filmed(tmp_path):
 def test_a_run_that_a_callback_ended_is_resumed(judged, tmp_path):
     first = train("pendulum-td3-fast", steps_per_epoch=40, epochs=3, warmup_steps=20, updates_per_train=1,
                   max_episode_steps=20, score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
-                  on_epoch=lambda row: row.epoch == 1, **judged)  # fmt: skip
+                  on_epoch=lambda row: np.bool_(row.epoch == 1), **judged)  # fmt: skip
     rows = []
     agent = train(resume=first.folder, on_epoch=rows.append)
     assert agent.folder == first.folder and [row.epoch for row in rows] == [2, 3]
     with pytest.raises(UserError, match=r"would make .* a different run"):
         train(resume=first.folder, seed=5)
+    with pytest.raises(UserError, match="leave 'pendulum' out"):
+        train("pendulum", resume=first.folder)
+    with pytest.raises(UserError, match="--runs-folder have no effect with --resume"):
+        train(resume=first.folder, runs_folder="elsewhere")
 
 
 @pytest.mark.parametrize(

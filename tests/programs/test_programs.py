@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import runpy
 import shlex
 import shutil
@@ -111,6 +112,18 @@ def test_evaluate_writes_scores_of_every_method(run, monkeypatch, tmp_path, caps
     found = json.loads(scores.read_text())
     assert {kind: summary["episodes"] for kind, summary in found.items()} == {"deterministic": 2, "sampled": 2}
     assert f"{found['deterministic']['mean']:.1f}" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes with names of files")
+def test_scores_replace_no_link_and_no_pipe(run, monkeypatch, tmp_path, capsys):
+    link, pipe = tmp_path / "link.json", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "target")
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        assert typed(monkeypatch, "evaluate", run, "--no-video", "--output", path) == 2
+        said = capsys.readouterr()
+        assert "is a link, a device or a pipe" in said.err and not said.out  # nothing was played
+    assert link.is_symlink() and pipe.is_fifo()
 
 
 def test_evaluate_of_no_episodes_makes_a_film_and_no_scores(trained, monkeypatch, tmp_path, capsys):

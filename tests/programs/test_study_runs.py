@@ -5,6 +5,7 @@ import io
 import itertools
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from programs import study_runs, worker_pool
 from programs.study_runs import StudyRun, train_all, train_run
 from programs.worker_pool import result_of
 
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "12", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "4",
@@ -110,6 +112,28 @@ def test_after_an_error_what_waits_does_not_begin():
         futures = [submit(time.sleep, 0.5) for _ in range(4)]
         raise UserError("one run failed")
     assert futures[-1].cancelled()
+
+
+POOL = """
+import time
+from programs.worker_pool import worker_pool
+
+if __name__ == "__main__":
+    with worker_pool(2, None, calls=5) as submit:
+        submit(time.sleep, 60)
+        submit(print, "there", flush=True).result()  # and then waits
+        submit(print, "again", flush=True).result()
+"""
+
+
+def test_what_trains_ends_with_the_process_that_wants_it(tmp_path):
+    (tmp_path / "wants.py").write_text(POOL)
+    command, paths = [sys.executable, str(tmp_path / "wants.py")], os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=paths) as wants:
+        assert wants.stdout is not None
+        assert wants.stdout.readline() == "there\n"
+        wants.kill()
+        wants.communicate(timeout=30)  # the end of what all of them may print
 
 
 @pytest.mark.parametrize("where", ["here", "on a cluster"])

@@ -290,6 +290,13 @@ def test_tuned_settings_are_written_compared_and_trained(tmp_path, monkeypatch, 
     assert (stored["preset"], stored["config"]["learning_rate"]) == ("tuned", config.learning_rate)
 
 
+def test_a_column_of_info_is_a_metric(tmp_path):
+    preset = written(
+        tmp_path / "logs.json", {"method": "ppo", "config": {"env": "Pendulum-v1", "log_info": ["goals"]}}
+    )
+    assert tune.preset_of(tune.Arguments(str(preset), metric="info_goals")).log_info == ("goals",)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

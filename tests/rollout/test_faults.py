@@ -15,6 +15,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny_envs
 from collecting import next_trajectory
 from gymnasium.envs.registration import EnvSpec
@@ -30,6 +31,7 @@ from common.envs.seeded_episodes import RestorePoint
 from common.envs.spaces import action_map
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.nets import distributions
+from common.nets.keras_layers import StateIndependentStd
 from common.nets.network import MAX_STD
 from common.rollout import collector
 from common.rollout.evaluation import evaluate
@@ -145,6 +147,28 @@ def test_processes_step_as_this_process_does():
         for my_column, their_column in zip(my_step, their_step, strict=True):
             np.testing.assert_array_equal(my_column, their_column)
     one.close(), other.close()
+
+
+def test_after_a_restore_and_a_failure_processes_begin_the_episodes_that_this_process_begins():
+    class Fragile(tiny_envs.Lengths):
+        def reset(self, seed=None, options=None):
+            return np.full(2, seed % 997, np.float32), super().reset(seed)[1]
+
+        def step(self, action):
+            if action[0] == 9.0:
+                raise OSError("it broke")
+            return super().step(action)
+
+    actions, answers = np.zeros((30, 1), np.float32), []
+    for kind in (GymnasiumGroup, ProcessGroup):
+        group = kind(find_environment("", maker=Fragile), 1)
+        group.reset(0)
+        answers.append([group.restore({0: RestorePoint(0, 0, actions)}).copy()])
+        for action in (0.0, 0.0, 9.0, 0.0, 0.0):
+            group.send(np.full((1, 1), action, np.float32))
+            answers[-1].append(group.recv().observations.copy())
+        group.close()
+    np.testing.assert_array_equal(*answers)
 
 
 def test_training_continues_with_a_new_environment_and_says_which_failed_where(fails_once):
@@ -264,19 +288,22 @@ def test_a_reset_that_always_fails_is_tried_as_often_as_may_be(no_probe, monkeyp
     assert len(resets) == 1 + restarts
 
 
-def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evaluated(tmp_path, monkeypatch):
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_environments_all_of_which_train_are_validated_and_evaluated(num_envs, tmp_path, monkeypatch):
     class Alone(tiny_envs.Plain):
         there: ClassVar[set] = set()
 
         def __init__(self):
-            if Alone.there:
+            if len(Alone.there) == num_envs:
                 raise OSError("Address already in use")
             Alone.there.add(self)
 
         def close(self):
             Alone.there.discard(self)
 
-    config = CONFIG.replace(num_envs=1, steps_per_epoch=40, max_episode_steps=5, validation_episodes=12, epochs=4)
+    config = CONFIG.replace(
+        num_envs=num_envs, steps_per_epoch=num_envs * 40, max_episode_steps=5, validation_episodes=12, epochs=4
+    )
     said = []
 
     def make(config):
@@ -287,7 +314,7 @@ def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evalua
     options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, record=("video",))
     monkeypatch.setattr(Terminal, "say", lambda _, line: said.append(line))
     run = session.run(make, "default", config, options)
-    assert sum("perhaps only one may exist" in line for line in said) == 2
+    assert sum("perhaps no more may exist" in line for line in said) >= 2
     assert json.loads((run / "evaluation.json").read_text())["deterministic"]["returns"] == [5.0] * 40
     assert not Alone.there
 
@@ -655,6 +682,15 @@ def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
         float(distributions.normal_policy(np.zeros(1, np.float32), np.full(1, np.inf, np.float32)).stddev()[0])
         == MAX_STD
     )
+
+
+@pytest.mark.parametrize("initial_std", [1e-6, 1e3])
+def test_a_spread_beyond_its_bounds_comes_back(initial_std):
+    trainer, _ = trained(CONFIG.replace(env="Pendulum-v1", initial_std=initial_std))
+    [log_std] = [layer.log_std for layer in trainer.agent.actor.layers if isinstance(layer, StateIndependentStd)]
+    with tf.GradientTape() as tape:
+        std = trainer.agent.policy(np.zeros((1, 3), np.float32)).stddev()
+    assert abs(tape.gradient(std, log_std.value).numpy()).min() > 0
 
 
 def test_a_spread_that_runs_away_is_reported_once():

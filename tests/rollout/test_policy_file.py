@@ -9,7 +9,6 @@ from common.arrays_file import packed
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
 from common.nets.network import UNCHANGED, Constant, Dense, Network, Normalizer
-from common.nets.recurrent import GRU, LSTM
 from common.rollout import policy_file
 from common.rollout.policies import CategoricalPolicy, DeterministicPolicy, NormalPolicy, SquashedPolicy
 
@@ -27,9 +26,6 @@ HIDDEN = dense(3, 8, "tanh"), dense(8, 5, "relu")
 MEAN, STD, LOGITS = dense(5, 2, "linear"), dense(5, 2, "softplus"), dense(5, 7, "linear")
 ACTION = MEAN._replace(activation="tanh")
 BOTH = Dense(np.ones((5, 4), np.float32), np.zeros(4, np.float32), "linear")
-KERNEL, BIAS, *_ = dense(5, 20, "linear")
-RECURRENT = {kind: kind(*[array[..., :gates] for array in (KERNEL, BIAS, KERNEL, BIAS)][:parts])
-             for kind, gates, parts in ((GRU, 15, 4), (LSTM, 20, 3))}  # fmt: skip
 SWAPPED = Sides(MIRROR, Entries((2, 1)), 0.3)
 POLICIES = {
     "Normal": NormalPolicy(Network(NORMALIZE, HIDDEN, (MEAN, STD))),
@@ -40,8 +36,6 @@ POLICIES = {
     "Categorical": CategoricalPolicy(Network(NORMALIZE, HIDDEN, (LOGITS,)), (3, 4)),
     "deterministic": DeterministicPolicy(Network(UNCHANGED, HIDDEN, (ACTION,)), 0.1),
     "deterministic in a mirror": DeterministicPolicy(Network(NORMALIZE, HIDDEN, (ACTION,), (SWAPPED,)), 0.2),
-    "Normal with a GRU": NormalPolicy(Network(NORMALIZE, (*HIDDEN, RECURRENT[GRU]), (MEAN, STD))),
-    "Normal with an LSTM": NormalPolicy(Network(NORMALIZE, (*HIDDEN, RECURRENT[LSTM]), (MEAN, STD))),
     "squashed": SquashedPolicy(Network(NORMALIZE, HIDDEN, (BOTH,))),
 }
 NOISE = {"Categorical": 7}
@@ -58,13 +52,6 @@ def test_a_policy_read_again_acts_the_same_with_and_without_noise(name, tmp_path
     for drawn in (None, noise):
         np.testing.assert_array_equal(again.act(observations, drawn), policy.act(observations, drawn))
     assert np.abs(policy.act(observations, noise) - policy.act(observations)).max() > 0.01
-    if "with a" in name:
-        memories = [RNG.standard_normal((20, policy.memory_size)).astype(np.float32)]
-        memories.append(memories[0].copy())
-        actions = [one.act(observations, None, memory) for one, memory in zip((policy, again), memories)]
-        np.testing.assert_array_equal(*actions)
-        np.testing.assert_array_equal(*memories)
-        assert (actions[0] != policy.act(observations)).any()
 
 
 def changed(layout=None, without=(), **arrays):

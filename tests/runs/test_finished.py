@@ -109,7 +109,7 @@ def test_a_longer_run_does_not_take_over_what_the_shorter_one_ended_with(monkeyp
     with monkeypatch.context() as patch:
         cut_after_epoch(patch, 3)
         assert program(patch, "--resume", run, "--epochs", 5, *TAIL) == 130
-    assert f"what the shorter run ended with is now in {run / 'after-2-epochs'}" in capsys.readouterr().out
+    assert f"earlier results are now in {run / 'after-2-epochs'}" in capsys.readouterr().out
     assert contents(run) == {}
     assert contents(run / "after-2-epochs") == shorter
 

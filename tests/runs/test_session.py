@@ -209,7 +209,7 @@ def test_more_epochs_continue_and_other_settings_are_refused(monkeypatch, run, c
     assert program(monkeypatch, "--resume", run, *QUIET, "--gamma", "0.5") == 2
     assert "gamma 0.5 would make" in capsys.readouterr().err
     assert program(monkeypatch, "--resume", run, *QUIET, "--name", "other") == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "have no effect with --resume" in capsys.readouterr().err
     assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert program(monkeypatch, "--resume", run, *QUIET, "--epochs", "8") == 0
     assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -55,7 +55,7 @@ def test_without_its_stop_score_or_with_a_higher_one_it_goes_on(monkeypatch, sto
     best = (stopped / run_folder.BEST_AGENT).read_bytes()
     capsys.readouterr()
     assert program(monkeypatch, "--resume", stopped, *QUIET, "--stop-score", score) == 0
-    assert f"what the shorter run ended with is now in {stopped / 'after-3-epochs'}" in capsys.readouterr().out
+    assert f"earlier results are now in {stopped / 'after-3-epochs'}" in capsys.readouterr().out
     assert (stopped / "after-3-epochs" / run_folder.BEST_AGENT).read_bytes() == best
     mine, others = (run_folder.read_results(folder)["loss_actor"] for folder in (stopped, stopped.parent / "whole"))
     assert len(mine) == 6 and np.array_equal(mine, others)
