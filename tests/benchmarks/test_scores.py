@@ -104,7 +104,7 @@ def test_pages_of_scores_are_short(page, most):
         ({"fall_costs": [0.1]}, [100], "R"),
         ({"action_cost": 0.05}, [100], "R"),
         ({"env": "ALE/Breakout-v5"}, [100], "T"),
-        ({"env": "ALE/Breakout-v5"}, [300], ""),
+        ({"env": "ALE/Breakout-v5"}, [301], ""),
     ],
 )
 def test_marks_are_read_from_settings_of_any_time(config, seeds, marks):
