@@ -39,8 +39,8 @@ HEAD = """# Learning curves compared with other libraries
 
 Other libraries and this project train the same tasks with the same number of steps. Ours takes one or two
 trajectories more, up to 11% of the steps, and learns nothing from the last. One script plays and scores all of
-them. It uses the environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it plays 20 deterministic and 20
-sampled episodes, and 100 of each at the end.
+them. It uses the environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it plays 20
+deterministic and 20 sampled episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
