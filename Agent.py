@@ -267,7 +267,7 @@ class Agent(AgentBase):
 
         At the bounds themselves their gradient is 0, so none would ever come back.
         """
-        low, high = np.log(least or MIN_STD * 1.00001), np.log(MAX_STD * 0.99999)
+        low, high = np.log(max(least, MIN_STD * 1.00001)), np.log(MAX_STD * 0.99999)
         for layer in self.actor.layers:
             if isinstance(layer, StateIndependentStd):
                 layer.log_std.assign(np.clip(layer.log_std.numpy(), np.float32(low), np.float32(high)))

@@ -37,10 +37,10 @@ LONG = re.compile(r"(?<=^\w{10})\w+")  # what is not shown of a commit, which ma
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
-Other libraries and this project train the same tasks with the same number of steps. Ours takes one or two
-trajectories more, up to 11% of the steps, and learns nothing from the last. One script plays and scores all of
-them. It uses the environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it plays 20
-deterministic and 20 sampled episodes, and 100 of each at the end.
+Other libraries and this project train the same tasks with the same number of steps. Our PPO takes up to two
+trajectories more, at most 11% of the other library's steps, and learns nothing from the last. One script plays and
+scores all of them. It uses the environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it
+plays 20 deterministic and 20 sampled episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
@@ -59,10 +59,9 @@ scored, so its two columns are equal.
 
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are plain means, in thousands. Some methods play episodes to validate the agent while they
-train, and
-the column *validation* counts the steps of these. The last column estimates how likely a run of the row scores higher
-than a run of the first row, without noise in the actions. Runs shared the machine, so their seconds are not compared
-here; [Speed](speed.md) does so.
+train, and the column *validation* counts the steps of these. The last column estimates how likely a run of the row
+scores higher than a run of the first row, without noise in the actions. Runs shared the machine, so their seconds are
+not compared here; [Speed](speed.md) does so.
 """
 
 

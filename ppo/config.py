@@ -171,9 +171,10 @@ class UpdateSettings(Settings):
     """KL divergence between the policies before and after an update, in nats, that training is steered to. Set it (to
     0.01) if learning is slow at first and unsteady later. With objective clip it steers the learning rates: they are
     divided by 1.15 after an update above 1.3 * desired_kl, and multiplied by 1.15 after one below desired_kl / 1.3;
-    they stay within a factor of 20 of their schedule, which None leaves as it is. With a KL penalty it steers the
-    penalty's weight beta, which begins at 1: beta doubles above 1.5 * desired_kl and halves below desired_kl / 1.5,
-    within a factor of 1024; None means 0.01."""
+    they stay within a factor of 20 of their schedule, which None leaves as it is. There the divergence is the mean
+    over the minibatches of the last pass, with few passes less than that of the whole update. With a KL penalty it
+    steers the penalty's weight beta, which begins at 1: beta doubles above 1.5 * desired_kl and halves below
+    desired_kl / 1.5, within a factor of 1024; None means 0.01."""
     adam_epsilon: float = setting(1e-8, at_least=SMALLEST)
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""

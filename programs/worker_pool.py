@@ -48,7 +48,10 @@ def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[S
 
 
 def _stop_with_parent() -> None:
-    """From now on what this process trains is stopped, with a checkpoint, once the process that wants it is gone."""
+    """From now on what this process trains is stopped, with a checkpoint, once the process that wants it is gone.
+
+    Trials of `tune` and trainings on Windows end without a checkpoint.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker process has a parent"
 

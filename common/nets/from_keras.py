@@ -142,7 +142,7 @@ def _described(model: keras.Model, layer: Any) -> network.Layer:
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
-    if len(layer.get_weights()) != (4 if isinstance(layer, BatchRenormalization) else 2):
+    if len(layer.weights) != (4 if isinstance(layer, BatchRenormalization) else 2):
         _refuse(model, layer)  # Keras has options that add or leave out some
     if normalization := _NORMALIZATIONS.get(type(layer)):
         return normalization(*layer.get_weights(), epsilon=layer.epsilon)

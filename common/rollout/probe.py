@@ -74,9 +74,10 @@ def find_restore_method(
             is_same = second is not None and all(map(_are_same, steps, second[0]))
             if is_same and backend != "envpool":
                 warn(
-                    f"warning: an episode of {environment.id} depends on those before it (by running statistics, a "
-                    "curriculum or random numbers that do not come from self.np_random), which begin afresh every few "
-                    "epochs and in validations: for statistics use --normalize-observations and --reward-scaling"
+                    f"warning: an episode of {environment.id} depends on those before it. A physics world that is "
+                    "kept does no harm. But running statistics, a curriculum or random numbers that do not come from "
+                    "self.np_random begin afresh now and then, and in validations: for statistics use "
+                    "--normalize-observations and --reward-scaling"
                 )
             elif second is not None and not is_same:
                 warn(

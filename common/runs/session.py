@@ -132,8 +132,7 @@ def _run(
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch, check_lock)
-            if trainer.config.num_envs == 1:
-                trainer.close()  # perhaps only one environment may exist
+            trainer.close()  # perhaps no more environments may exist
             after_training.score_and_film(trainer, folder, options, screen, check_lock)
     except FolderLostError:
         raise  # what is there may be another run

@@ -432,6 +432,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
     whole = OffPolicyAgentTrainer(CASES[case])
     states = []
     whole.train(3, on_epoch=lambda _: states.append({name: np.array(a) for name, a in whole.state().items()}))
+    assert not any("trajectory" in name for name in states[0])  # the replay buffer has its steps
     for after in (1, 2):  # in the warm-up, and after the first updates
         resumed = OffPolicyAgentTrainer(CASES[case])
         resumed.load_state(states[after - 1])
