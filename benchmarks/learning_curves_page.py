@@ -150,7 +150,7 @@ def table(contestants: Runs) -> str:
         validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
         trained = np.mean([run["steps"][-1] for run in runs]) / 1000
         better = "–"
-        if number:
+        if number and min(len(played), len(reference)) > 1:  # one run each tells nothing
             pair = (played, reference)
             better = with_interval(float(improvement(*pair)), interval(pair, improvement), ".2f")
         lines.append(
