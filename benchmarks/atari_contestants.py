@@ -34,9 +34,10 @@ class Job:
     epochs: int  # to be measured
     steps_per_epoch: int = 4 * STEPS_PER_UPDATE
     preset: str = "breakout"  # of ours, and of the games of stepping alone
+    precision: str = "float32"  # of ours
 
     def __str__(self) -> str:
-        return f"{self.preset}  passes {self.passes}  {self.contestant:22}"
+        return f"{self.preset}  passes {self.passes}  {self.precision}  {self.contestant:22}"
 
     def tiny(self) -> "Job":
         return replace(self, warm_up=1, epochs=1, steps_per_epoch=4 * STEPS_PER_UPDATE)
@@ -52,6 +53,7 @@ def ours(job: Job, seed: int, lap: Lap) -> None:
         passes=job.passes,
         steps_per_epoch=job.steps_per_epoch,
         updates_per_epoch=job.steps_per_epoch // config.steps_per_update,
+        precision=job.precision,
         seed=seed,
         adopt_best=False,
     )

@@ -27,21 +27,23 @@ class Setting:
     ours: str = OURS
     preset: str = "breakout"
     steps_per_epoch: int = Job.steps_per_epoch
+    precision: str = Job.precision
 
     def job(self, contestant: str) -> Job:
         passes = 0 if contestant == STEPPING else self.passes
-        return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset)
+        return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset, self.precision)
 
 
 SETTINGS = (
     Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None, PRODUCTS: None}),
     Setting("4 passes", 4, {SB3: 1.8, SB3_SUBPROCESSES: 1.8, STEPPING: None}),
+    Setting("4 passes, rounded", 4, {SB3: None}, precision="bfloat16"),
     Setting("breakout-fast", 4, {STEPPING: 0.55}, preset="breakout-fast", steps_per_epoch=16_384),
 )
 NOTES = (
     "Steps are the agent's, four frames each. With 8 and 4 passes: 8 games, 1,024 steps an update, minibatches of "
-    "256, the same network of 1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process "
-    "for each game. Products alone computes nothing but the matrix products of acting and of all gradients, by the "
+    "256, the same network of 1.7 million parameters. Rounded: ours multiplies bfloat16, SB3 does not. SB3 plays on its "
+    "own wrappers in one process, or in a process for each game. Products alone computes nothing but the matrix products of acting and of all gradients, by the "
     "fastest of TensorFlow, XLA and NumPy."
 )
 
