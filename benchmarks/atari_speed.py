@@ -42,9 +42,9 @@ SETTINGS = (
 )
 NOTES = (
     "Steps are the agent's, four frames each. With 8 and 4 passes: 8 games, 1,024 steps an update, minibatches of "
-    "256, the same network of 1.7 million parameters. Rounded: ours multiplies bfloat16, SB3 does not. SB3 plays on its "
-    "own wrappers in one process, or in a process for each game. Products alone computes nothing but the matrix products of acting and of all gradients, by the "
-    "fastest of TensorFlow, XLA and NumPy."
+    "256, the same network of 1.7 million parameters. Rounded: ours multiplies bfloat16, SB3 does not. SB3 plays on "
+    "its own wrappers in one process, or in a process for each game. Products alone computes nothing but the matrix "
+    "products of acting and of all gradients, by the fastest of TensorFlow, XLA and NumPy."
 )
 
 
