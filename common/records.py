@@ -74,11 +74,11 @@ class Batch(NamedTuple):
     Attributes:
         observations: [M, S] float32, normalised; images are [M, H, W, C] uint8.
         actions: [M, A] float32.
-        log_probs: [M] float32, in nats, under the policy that acted.
+        log_probs: [M] float32, in nats, under the policy that acted; of a reused trajectory, under the one to update.
         advantages: [M] float32, normalised already unless each minibatch is.
         value_targets: [M] float32; only the rewards if gradients flow through the target.
         weights: [M] float32, 1 for a valid step, else 0.
-        heads: [M, X] float32, outputs of the actor that acted; [M, 0] without a KL penalty.
+        heads: [M, X] float32, outputs of the actor of `log_probs`; [M, 0] without a KL penalty.
         values: [M] float32, by the critic before the update; used by the clipped value loss.
         next_observations: [M, S] float32 if gradients flow through the target, else [M, 0].
         discounts: [M] float32, γ, or 0 after a termination; used if gradients flow through the target.

@@ -1,6 +1,5 @@
 """The few settings that can be changed during a run, from Python or by editing hyperparameters.json in its folder."""
 
-import math
 import os
 import threading
 from collections.abc import Mapping
@@ -227,11 +226,8 @@ class RateByDivergence:
         self.factor = 1.0  # of the learning rates of the next update
 
     def follow(self, divergence: float) -> None:
-        """Lower the factor after an update that moved the policy too far, raise it after one that did too little.
-
-        The divergence of an update is in nats; NaN, for an update that was undone, changes nothing.
-        """
-        if self._desired is None or math.isnan(divergence):
+        """Lower the factor after an update of a divergence, in nats, that is too large, raise it after a small one."""
+        if self._desired is None:
             return
         if divergence > TOLERANCE * self._desired:
             self.factor = max(self.factor / STEP, 1 / MAX_RATE_FACTOR)

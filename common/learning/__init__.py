@@ -1,1 +1,1 @@
-"""What learning agents share: networks, distributions, the device, copies of parameters."""
+"""What learning agents share: compiled functions, the device, the score of an epoch, where weights begin."""
