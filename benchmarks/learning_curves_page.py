@@ -39,8 +39,8 @@ HEAD = """# Learning curves compared with other libraries
 
 Other libraries and this project train the same tasks with the same number of steps. Our PPO takes up to two
 trajectories more, at most 11% of the other library's steps, and learns nothing from the last. One script plays and
-scores all of them. It uses the environment's own rewards. Every fiftieth of the steps (of Breakout, every tenth) it
-plays 20 deterministic and 20 sampled episodes, and 100 of each at the end.
+scores all of them, Breakout in the wrappers of each library. It uses the environment's own rewards. Every fiftieth of
+the steps (of Breakout, every tenth) it plays 20 deterministic and 20 sampled episodes, and 100 of each at the end.
 
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
@@ -60,8 +60,8 @@ scored, so its two columns are equal.
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are plain means, in thousands. Some methods play episodes to validate the agent while they
 train, and the column *validation* counts the steps of these. The last column estimates how likely a run of the row
-scores higher than a run of the first row, without noise in the actions. Runs shared the machine, so their seconds are
-not compared here; [Speed](speed.md) does so.
+scores higher than a run of the first row, without noise in the actions (of Breakout, with it). Runs shared the
+machine, so their seconds are not compared here; [Speed](speed.md) does so.
 """
 
 
@@ -113,8 +113,9 @@ def page(tasks: dict[str, Runs]) -> str:
     for task, contestants in tasks.items():
         lines += [
             f"## {heading(task)}\n",
+            *([f"{TASKS[task].note}\n"] if TASKS[task].note else []),
             f"![Scores while training, {task}](learning-curves/{task}.png)\n",
-            table(contestants),
+            table(task, contestants),
             sources(task, contestants),
         ]
     missing = {task: [name for name in TASKS[task].contestants if name not in tasks.get(task, {})] for task in TASKS}
@@ -138,20 +139,21 @@ def heading(task: str) -> str:
     return f"{task}: {TASKS[task].env.rpartition(':')[2]}, {TASKS[task].steps:,} steps"
 
 
-def table(contestants: Runs) -> str:
+def table(task: str, contestants: Runs) -> str:
     """The scores of a task after training."""
-    reference = final(next(iter(contestants.values())), "deterministic")
+    kind = KINDS.index(TASKS[task].kind)
+    reference = final(next(iter(contestants.values())), KINDS[kind])
     lines = [
         "| contestant | seeds | deterministic | sampled | steps | validation | higher than the first row |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for number, (name, runs) in enumerate(contestants.items()):
-        played, sampled = (final(runs, kind) for kind in KINDS)
+        scores = played, sampled = [final(runs, kind) for kind in KINDS]
         validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
         trained = np.mean([run["steps"][-1] for run in runs]) / 1000
         better = "–"
         if number and min(len(played), len(reference)) > 1:  # one run each tells nothing
-            pair = (played, reference)
+            pair = (scores[kind], reference)
             better = with_interval(float(improvement(*pair)), interval(pair, improvement), ".2f")
         lines.append(
             f"| {name} | {len(runs)} | {with_interval(float(iqm(played)), interval([played], iqm), '.1f')} | "
@@ -163,7 +165,7 @@ def table(contestants: Runs) -> str:
 
 def compared(tasks: dict[str, Runs], names: Sequence[str], peer: str | None) -> str:
     """What a page says of some tasks: scores, and how fast ours is beside a peer."""
-    parts = [f"{heading(task)}:\n\n{table(tasks[task])}" for task in names if task in tasks]
+    parts = [f"{heading(task)}:\n\n{table(task, tasks[task])}" for task in names if task in tasks]
     if peer and SPEED.exists():
         measured, *_, machine = SPEED.read_text(encoding="utf-8").strip().split("\n\n")
         head, rule, *rows = measured.splitlines()
@@ -174,18 +176,18 @@ def compared(tasks: dict[str, Runs], names: Sequence[str], peer: str | None) -> 
 
 
 def figure(task: str, contestants: Runs) -> Any:
-    """Interquartile mean and interval of the deterministic score, over the steps."""
+    """Interquartile mean and interval of the score, over the steps."""
     from common.figures.style import colour_of, stacked_panels, style_axis, thousands
 
-    drawn, [axis] = stacked_panels(1, 3.5)
+    kind, (drawn, [axis]) = TASKS[task].kind, stacked_panels(1, 3.5)
     for number, (name, runs) in enumerate(contestants.items()):
-        length = min(len(run["steps"]) for run in runs)
+        length = min(TASKS[task].parts, *(len(run["steps"]) for run in runs))  # ours has one more at its end
         steps = np.mean([run["steps"][:length] for run in runs], axis=0)  # [K]
-        scores = np.array([[np.mean(part) for part in run["deterministic"][:length]] for run in runs])  # [seeds, K]
+        scores = np.array([[np.mean(part) for part in run[kind][:length]] for run in runs])  # [seeds, K]
         axis.plot(steps, iqm(scores, axis=0), color=colour_of(number), label=f"{name} ({len(runs)})")
         bounds = [interval([column], iqm) or (column[0], column[0]) for column in scores.T]
         axis.fill_between(steps, *np.array(bounds).T, color=colour_of(number), alpha=0.2, linewidth=0)
-    style_axis(axis, "deterministic score")
+    style_axis(axis, f"{kind} score")
     axis.xaxis.set_major_formatter(thousands)
     axis.set_xlabel("environment steps, without those of validations")
     axis.legend(fontsize="small")

@@ -53,6 +53,8 @@ class Task:
     wrappers: tuple[str, ...] = ()  # of the environment, as of `--wrappers`
     parts: int = 50  # of the training after which it is scored
     schedule: int | None = None  # steps after which falling values would be 0; None: all steps
+    kind: str = "deterministic"  # or sampled: the actions of the scores that are drawn and compared
+    note: str = ""  # what the page says of it
 
     def make(self, contestant: Contestant) -> gymnasium.Env:
         """A new environment as a contestant sees it; its action mask stands behind the observation if it uses one.
@@ -71,6 +73,12 @@ class Task:
         return WithActionMask(env) if is_masked else env
 
 
+BREAKOUT_NOTE = """Breakout without sticky actions (BreakoutNoFrameskip-v4): the first million of the ten million steps
+that rl-zoo3 trains. Learning rate and clip range fall as over all ten million. The column *sampled* is drawn and
+compared, as rl-zoo3 scores Atari games: without noise there are only four different games. Each agent plays whole
+games of five lives in the wrappers that it learns with, which serve the ball differently. PPO's page lists
+[what differs](methods/ppo.md#from-stable-baselines3-on-breakout), Adam's ε first. A single run does not tell which
+library learns more. rl-zoo3 publishes 398.0 after all ten million steps, from one run."""
 _NET_400 = {"net_arch": [400, 300]}
 _TD3_ZOO = {
     "gamma": 0.98, "buffer_size": 200_000, "learning_starts": 10_000, "train_freq": 1, "gradient_steps": 1,
@@ -429,5 +437,7 @@ TASKS = {
         },
         parts=10,
         schedule=10_000_000,
+        kind="sampled",
+        note=BREAKOUT_NOTE,
     ),
 }  # fmt: skip
