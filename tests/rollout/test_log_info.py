@@ -55,7 +55,7 @@ def test_a_resumed_run_has_the_same_columns(tmp_path):
     whole = session.run(PPOAgentTrainer, "tiny", PPO, options)
     cut = session.run(PPOAgentTrainer, "tiny", PPO, options, on_epoch=stop)
     assert list(run_folder.read_results(cut)["epoch"]) == [1, 2] and (cut / run_folder.BEST_AGENT).exists()
-    session.run(PPOAgentTrainer, "tiny", PPO, options.replace(resume=cut))
+    session.run(PPOAgentTrainer, "tiny", PPO, options.replace(resume=cut, runs_folder="runs"))
     tables = [run_folder.read_results(folder) for folder in (whole, cut)]
     for name in ("info_is_success", "loss_actor", "score"):
         np.testing.assert_array_equal(tables[0][name], tables[1][name])
