@@ -39,6 +39,11 @@ CLAIMS = (
         "same_processes.json",
         "same_processes.py",
     ),
+    Claim(
+        "[EnvPool's MuJoCo tasks are Gymnasium's](mujoco.md#envpools-versions)",
+        "mujoco_agreement.json",
+        "mujoco_agreement.py",
+    ),
     Claim("[PPO's speed](speed.md#ppo)", "speed.json", "speed.py"),
     Claim("[PPO's speed on Breakout](speed.md#ppo-on-breakout)", "atari_speed.json", "atari_speed.py"),
     Claim(

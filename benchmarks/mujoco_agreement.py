@@ -3,7 +3,8 @@
 EnvPool draws the first state of an episode itself. The observation tells this state, but for the horizontal position,
 on which nothing depends. Gymnasium's environment is put into the same state, and both get the same random actions.
 The table has the largest differences between their observations and rewards, relative to the size of the number where
-it is above 1. Rounding grows from step to step: a falling body's contacts are chaotic.
+it is above 1. Rounding grows from step to step: a falling body's contacts are chaotic. The table of the installed
+version of MuJoCo goes into results/mujoco_agreement.json.
 """
 
 import contextlib
@@ -19,10 +20,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from speed import RESULTS, machine
+
+from common.files import read_json, write_json
 from common.user_code import held_back_errors
 
 EPISODES = 10
-STEPS = 1, 10, 49  # after which the differences so far are shown
+COLUMNS = {"at first": 0, "1 steps": 1, "10 steps": 10, "49 steps": 49}  # the differences until then
+FILE = RESULTS / "mujoco_agreement.json"
 
 
 def _shifted(unseen: int, positions: int) -> Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -77,7 +82,7 @@ def differences(name: str, seed: int) -> tuple[np.ndarray, bool]:
     rng = np.random.default_rng(seed)
     low, high = env.action_space.low, env.action_space.high
     alike = True
-    for _ in range(STEPS[-1]):
+    for _ in range(max(COLUMNS.values())):
         action = rng.uniform(low, high)
         ours, reward, ended, _, _ = env.step(action)
         theirs, rewards, done, truncated, _ = pool.step(action[None])
@@ -94,18 +99,28 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other) / np.maximum(1.0, np.abs(other))).max())
 
 
+def row(episodes: list[tuple[np.ndarray, bool]]) -> dict[str, float]:
+    """A task's line of the table."""
+    sizes = {name: max(float(found[: steps + 1, 0].max()) for found, _ in episodes) for name, steps in COLUMNS.items()}
+    rewards = max(float(found[:, 1].max()) for found, _ in episodes)
+    return {**sizes, "rewards": rewards, "ends alike": sum(alike for _, alike in episodes)}
+
+
 def main() -> None:
+    import envpool
     import mujoco
 
     print(f"Gymnasium {gymnasium.__version__} with MuJoCo {mujoco.__version__}, {EPISODES} episodes of random actions")
-    print(f"{'largest difference':26}{'at first':>11}" + "".join(f"{f'{steps} steps':>11}" for steps in STEPS), end="")
-    print(f"{'rewards':>11}  ends alike")
+    print("".join([f"{'largest difference':26}", *(f"{name:>11}" for name in (*COLUMNS, "rewards"))]) + "  ends alike")
+    rows = {}
     for name in STATES:
-        episodes = [differences(name, seed) for seed in range(EPISODES)]
-        sizes = [max(found[: steps + 1, 0].max() for found, _ in episodes) for steps in (0, *STEPS)]
-        rewards = max(found[:, 1].max() for found, _ in episodes)
-        print(f"{name:26}" + "".join(f"{size:11.1e}" for size in (*sizes, rewards)), end="")
-        print(f"  {sum(alike for _, alike in episodes)} of {EPISODES}")
+        rows[name] = row([differences(name, seed) for seed in range(EPISODES)])
+        *sizes, alike = rows[name].values()
+        print(f"{name:26}" + "".join(f"{size:11.1e}" for size in sizes) + f"  {alike} of {EPISODES}")
+    versions = {"gymnasium": gymnasium.__version__, "envpool": envpool.__version__, "mujoco": mujoco.__version__}
+    content = read_json(FILE) if FILE.exists() else {}
+    content[mujoco.__version__] = {"machine": machine(), "versions": versions, "episodes": EPISODES, "tasks": rows}
+    write_json(FILE, content)
 
 
 if __name__ == "__main__":
