@@ -12,6 +12,7 @@ import io
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from speed import RESULTS, machine
 
 from common.files import read_json, write_json
+from common.runs.command_line import one_line_errors, parse_settings
 from common.user_code import held_back_errors
 
-EPISODES = 10
 COLUMNS = {"at first": 0, "1 steps": 1, "10 steps": 10, "49 steps": 49}  # the differences until then
 FILE = RESULTS / "mujoco_agreement.json"
 
@@ -99,6 +100,14 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other) / np.maximum(1.0, np.abs(other))).max())
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Compare EnvPool's MuJoCo tasks with Gymnasium's, step by step."""
+
+    episodes: int = 10
+    """Episodes of random actions of each task."""
+
+
 def row(episodes: list[tuple[np.ndarray, bool]]) -> dict[str, float]:
     """A task's line of the table."""
     sizes = {name: max(float(found[: steps + 1, 0].max()) for found, _ in episodes) for name, steps in COLUMNS.items()}
@@ -110,16 +119,18 @@ def main() -> None:
     import envpool
     import mujoco
 
-    print(f"Gymnasium {gymnasium.__version__} with MuJoCo {mujoco.__version__}, {EPISODES} episodes of random actions")
+    with one_line_errors():
+        played = parse_settings(Arguments).episodes
+    print(f"Gymnasium {gymnasium.__version__} with MuJoCo {mujoco.__version__}, {played} episodes of random actions")
     print("".join([f"{'largest difference':26}", *(f"{name:>11}" for name in (*COLUMNS, "rewards"))]) + "  ends alike")
     rows = {}
     for name in STATES:
-        rows[name] = row([differences(name, seed) for seed in range(EPISODES)])
+        rows[name] = row([differences(name, seed) for seed in range(played)])
         *sizes, alike = rows[name].values()
-        print(f"{name:26}" + "".join(f"{size:11.1e}" for size in sizes) + f"  {alike} of {EPISODES}")
+        print(f"{name:26}" + "".join(f"{size:11.1e}" for size in sizes) + f"  {alike} of {played}")
     versions = {"gymnasium": gymnasium.__version__, "envpool": envpool.__version__, "mujoco": mujoco.__version__}
     content = read_json(FILE) if FILE.exists() else {}
-    content[mujoco.__version__] = {"machine": machine(), "versions": versions, "episodes": EPISODES, "tasks": rows}
+    content[mujoco.__version__] = {"machine": machine(), "versions": versions, "episodes": played, "tasks": rows}
     write_json(FILE, content)
 
 
