@@ -31,7 +31,8 @@ class Setting:
 
     def job(self, contestant: str) -> Job:
         passes = 0 if contestant == STEPPING else self.passes
-        return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset, self.precision)
+        precision = self.precision if contestant == self.ours else Job.precision  # so that settings share the others
+        return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset, precision)
 
 
 SETTINGS = (
