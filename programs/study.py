@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from common import files
+from common.errors import UserError
 from common.figures.curves import LABELS
 from common.figures.study_figure import ArmScores, ReferenceScore, compare, tasks
 from common.figures.style import save_light_and_dark, true_minus
@@ -93,15 +94,25 @@ class Study:
         return range(self.first_seed, self.first_seed + self.seeds)
 
 
-def _read_study(milestone: dict[str, Any] | None = None, levels: Iterable[dict[str, Any]] = (), **named: Any) -> Study:
-    reached = None if milestone is None else Milestone(**milestone)
-    return Study(milestone=reached, levels=tuple(ReferenceScore(**level) for level in levels), **named)
+def read_studies(path: Path) -> dict[str, Study]:
+    """The studies that a file describes.
+
+    Raises:
+        UserError: the file is no TOML, or a study lacks a field or has an unknown one.
+    """
+    name = ""
+    try:
+        studies = {}
+        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            milestone = Milestone(**table.pop("milestone")) if "milestone" in table else None
+            levels = tuple(ReferenceScore(**level) for level in table.pop("levels", ()))
+            studies[name] = Study(milestone=milestone, levels=levels, **table)
+    except (tomllib.TOMLDecodeError, TypeError) as error:
+        raise UserError(f"{path.name}{name and f', [{name}]'}: {str(error).partition('() ')[2] or error}") from None
+    return studies
 
 
-STUDIES = {
-    name: _read_study(**table)
-    for name, table in tomllib.loads((EXPERIMENTS / "studies.toml").read_text(encoding="utf-8")).items()
-}
+STUDIES = read_studies(EXPERIMENTS / "studies.toml")
 
 
 @dataclass(frozen=True)
@@ -177,6 +188,9 @@ def figure_of(study: Study, arms: dict[str, ArmScores]) -> Figure:
     title = ""
     if len(arms) == len(study.arms):
         title = study.finding.format(*(summary_of(arm, study.milestone) for arm in arms.values()))
+    for curve in (curve for arm in arms.values() for curve in arm.curves):
+        if missing := sorted(set(study.panels) - set(curve)):
+            raise UserError(f"studies.toml, panels: results.csv has no {missing[0]}, but {', '.join(curve)}")
     panels = [(column, PANELS.get(column, column)) for column in study.panels]
     milestone = study.milestone.name if study.milestone is not None else ""
     return compare(title, arms, panels, study.levels, study.lowest, study.lowest_score, milestone)

@@ -239,7 +239,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/ship.py": (SHIP,),
     "programs/api.py": (API,),
     "programs/shipped.py": (AGENTS, SHIP),
-    "programs/study.py": (PROGRAMS, "tests/test_pages.py"),
+    "programs/study.py": (PROGRAMS, "tests/programs/test_study_file.py", "tests/test_pages.py"),
     "programs/train.py": (PROGRAMS, CLI),
     "programs/tune.py": (TUNE,),
     "programs/onnx_files.py": (EXPORT, NETWORK),
