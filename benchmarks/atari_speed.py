@@ -35,11 +35,13 @@ class Setting:
         return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset, precision)
 
 
+FAST = {STEPPING: 0.55}
 SETTINGS = (
     Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None, PRODUCTS: None}),
     Setting("4 passes", 4, {SB3: 1.8, SB3_SUBPROCESSES: 1.8, STEPPING: None}),
     Setting("4 passes, rounded", 4, {SB3: None}, precision="bfloat16"),
-    Setting("breakout-fast", 4, {STEPPING: 0.55}, preset="breakout-fast", steps_per_epoch=16_384),
+    Setting("breakout-fast", 4, FAST, preset="breakout-fast", steps_per_epoch=16_384),
+    Setting("breakout-fast, rounded", 4, FAST, preset="breakout-fast", steps_per_epoch=16_384, precision="bfloat16"),
 )
 NOTES = (
     "Steps are the agent's, four frames each. With 8 and 4 passes: 8 games, 1,024 steps an update, minibatches of "
