@@ -77,8 +77,8 @@ BREAKOUT_NOTE = """Breakout without sticky actions (BreakoutNoFrameskip-v4): the
 that rl-zoo3 trains. Learning rate and clip range fall as over all ten million. The column *sampled* is drawn and
 compared, as rl-zoo3 scores Atari games: without noise there are only four different games. Each agent plays whole
 games of five lives in the wrappers that it learns with, which serve the ball differently. PPO's page lists
-[what differs](methods/ppo.md#from-stable-baselines3-on-breakout), Adam's ε first. A single run does not tell which
-library learns more. rl-zoo3 publishes 398.0 after all ten million steps, from one run."""
+[what differs](methods/ppo.md#from-stable-baselines3-on-breakout), Adam's ε first. Three runs of each show no
+difference. rl-zoo3 publishes 398.0 after all ten million steps, from one run."""
 _NET_400 = {"net_arch": [400, 300]}
 _TD3_ZOO = {
     "gamma": 0.98, "buffer_size": 200_000, "learning_starts": 10_000, "train_freq": 1, "gradient_steps": 1,
