@@ -40,7 +40,7 @@ CLAIMS = (
         "same_processes.py",
     ),
     Claim(
-        "[EnvPool's MuJoCo tasks are Gymnasium's](mujoco.md#envpools-versions)",
+        "[EnvPool's MuJoCo tasks are Gymnasium's](mujoco.md#envpools-versions) with the same version of MuJoCo",
         "mujoco_agreement.json",
         "mujoco_agreement.py",
     ),
