@@ -11,6 +11,7 @@ ORNSTEIN_UHLENBECK = Needs(
     "exploration", lambda noise: noise == "ornstein_uhlenbeck", "--exploration ornstein_uhlenbeck"
 )
 SOFT = Needs("hard_update_every", lambda updates: updates == 0, "--hard-update-every 0")
+WITH_TARGETS = Needs("crossq", lambda crossq: not crossq, "--no-crossq")
 LEARNED = Needs("learn_temperature", bool, "--learn-temperature")
 TWO_HIDDEN_LAYERS = Needs("hidden_sizes", lambda sizes: len(sizes) > 1, "--hidden-sizes 256 256")
 
@@ -139,8 +140,7 @@ class SACSettings(Settings):
     GROUP = "SAC"
 
     crossq: bool = False
-    """Whether networks have batch renormalisation and critics learn without target networks (CrossQ). tau and
-    hard_update_every have no effect then."""
+    """Whether networks have batch renormalisation and critics learn without target networks (CrossQ)."""
 
     critics: int = setting(2, at_least=1)
     """Number of critics. With quantiles 1, targets use the smallest critic's value (clipped double Q-learning, as
@@ -226,6 +226,10 @@ class SACConfig(SACSettings, OffPolicySettings):
     METHOD = "sac"
 
     warmup_steps: int = 10_000
+    tau: float = setting(0.005, at_least=0, at_most=1, used_with=(WITH_TARGETS,))
+    """Share of the distance to the trained networks that target networks move per update. Lower it if the critics'
+    values diverge; raise it if learning is slow but steady. Only used with hard_update_every 0, and without crossq."""
+    hard_update_every: int = setting(0, at_least=0, used_with=(WITH_TARGETS,))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -222,6 +222,14 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
         parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
 
 
+@pytest.mark.parametrize("flag", ["tau", "hard-update-every"])
+@pytest.mark.parametrize("words", ["crossq", "sac --crossq", "pendulum-sac --crossq"])
+def test_crossq_has_no_target_networks_to_move(words, flag):
+    typed = [*words.split(), f"--{flag}", "1"]
+    with pytest.raises(UserError, match=f"1.* has no effect with crossq True: add --no-crossq, or leave --{flag} out"):
+        parse(typed, "program", sac_presets.PRESETS, "sac", sac_presets.preset_for)
+
+
 @pytest.mark.parametrize(
     ("words", "changes"),
     [
