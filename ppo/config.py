@@ -219,6 +219,11 @@ class UpdateSettings(Settings):
                 f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
                 f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
             )
+        if self.minibatch_size == 1 and self.normalize_advantages == "minibatch":
+            raise UserError(
+                "minibatch_size 1 teaches the actor nothing, since an advantage alone is normalized to 0: use "
+                "--minibatch-size 2 or more, or --normalize-advantages epoch"
+            )
 
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.

@@ -186,8 +186,15 @@ def short_help(
     return parser.format_help()
 
 
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Lines that are not broken within a flag."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 def _parser(usage: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    layout = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=HELP_INDENT, width=WIDTH)
+    layout = functools.partial(_Layout, max_help_position=HELP_INDENT, width=WIDTH)
     return argparse.ArgumentParser(
         usage=usage.replace("%", "%%"), description=description, epilog=epilog, allow_abbrev=False,
         exit_on_error=False, add_help=False, formatter_class=layout,

@@ -222,6 +222,7 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
             {"value_target": "normalized_advantage", "normalize_advantages": "minibatch"},
             "they are minibatch: add --normalize-advantages running_std",
         ),
+        ({"minibatch_size": 1, "normalize_advantages": "minibatch"}, "use --minibatch-size 2 or more"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, what):
