@@ -108,7 +108,7 @@ def train(
     screen = Screen(folder, stop_after)
     ended = saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs)
     if ended and not session.goes_on(folder, config):
-        put({"text/plain": f"{folder} has all its epochs"})
+        put({"text/plain": f"{folder} is finished: nothing is left to train"})
         screen.figure(plot.draw("five", [folder]))
         return folder
     screen.open()

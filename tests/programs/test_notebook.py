@@ -323,7 +323,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert learned(stopped) == learned(whole)
     shown.clear()
     assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do
-    ended = [f"{stopped} has all its epochs", "a figure", "All five panels: click to see them"]
+    ended = [f"{stopped} is finished: nothing is left to train", "a figure", "All five panels: click to see them"]
     assert [bundle["text/plain"] for bundle in shown] == ended
 
 
