@@ -71,6 +71,7 @@ class LiveHyperparameters:
             self.without_effect["clip_range"] = "nothing is clipped"
         self._asked: dict[str, float | int] = {}  # set with `live[name] = value`, not used yet
         self._asking = threading.Lock()
+        self.is_over = False  # the run; whoever ends it says so
         self._path: Path | None = None
         self._read_at: tuple[int, int] | None = None  # time [ns] and size [bytes] of the file that was read last
 
@@ -86,8 +87,11 @@ class LiveHyperparameters:
         """Change a value from the next update on.
 
         Raises:
-            UserError: the name is unknown, or the value is not a number, out of its range or without effect.
+            UserError: the run is over, the name is unknown, or the value is not a number, out of its range or without
+                effect.
         """
+        if self.is_over:
+            raise UserError("the run is over: hyperparameters can be changed only while it trains")
         checked = self._checked(name, value)
         with self._asking:
             self._asked[name] = checked

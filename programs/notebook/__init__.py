@@ -209,6 +209,8 @@ class BackgroundRun:
             session.run(make, preset, config, _options(self.folder, "tensorboard"), self._screen)
         except BaseException as error:
             self._error = error
+        if self._live is not None:
+            self._live.is_over = True
 
 
 def _trainer(preset: str, config: TrainingConfig) -> Any:

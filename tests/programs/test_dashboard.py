@@ -128,6 +128,8 @@ def test_the_notebooks_sliders_change_the_same_values():
     assert shown["learning_rate"].value == pytest.approx(3e-4)
     shown["learning_rate"].value, shown["passes"].value = 1.23456e-5, 7
     assert live.poll().changes == ["learning_rate 0.0003 → 1.23e-05", "passes 10 → 7"]
+    live.is_over, shown["passes"].value = True, 3
+    assert shown["passes"].disabled and shown["passes"].description == "the run is over" and live["passes"] == 7
 
 
 def test_what_is_missing_or_taken_is_one_line(run, monkeypatch, capsys):

@@ -436,7 +436,8 @@ def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, s
     run.wait(epoch=2)
     with pytest.raises(UserError, match="clip_range is 7"):
         run.live["clip_range"] = 7
-    run.live["clip_range"] = 0.05
+    live = run.live
+    live["clip_range"] = 0.05
     folder = run.wait()
     assert len(opened) == 1
     notebook.show_changes(folder, "clip_range")
@@ -445,6 +446,8 @@ def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, s
     assert "image/png" in shown[-1]
     with pytest.raises(UserError, match="is over"):
         run.live["clip_range"] = 0.1
+    with pytest.raises(UserError, match="is over"):
+        live["clip_range"] = 0.1
 
 
 def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypatch, shown):
