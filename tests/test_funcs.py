@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose
 
 from common import funcs
 from common.funcs import RunningStatistics, colored_noise
-from common.records import Episodes, Timing, Trajectory
+from common.records import Episodes, Timing
 from common.results import EpochResult, format_seconds, from_columns, score_text, with_info
-from common.rollout.rewards import EpisodeStatistics, finished_episodes
+from common.rollout.rewards import finished_episodes
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
@@ -348,24 +348,6 @@ def test_seconds_of_an_epoch_by_stage_and_its_speed():
         "seconds": 12.0, "seconds_environment": 1.0, "seconds_policy": 2.0, "seconds_update": 5.0,
         "seconds_validation": 4.0, "validation_steps": 0, "steps_per_second": 20.0,
     }  # fmt: skip
-
-
-def test_the_score_is_the_mean_of_a_full_window():
-    scores = EpisodeStatistics(num_envs=1, window=2)
-    rewards = np.array([[1.0], [2.0], [3.0]])  # [T, N], an episode a step
-    ones, zeros = np.ones((3, 1), bool), np.zeros((3, 1), bool)
-    steps = np.ones((3, 1), np.int64)
-    for t, expected in enumerate((np.nan, 1.5, 2.5)):
-        row = slice(t, t + 1)
-        trajectory = Trajectory(
-            observations=np.zeros((2, 1, 1), np.float32), actions=np.zeros((1, 1, 1), np.float32),
-            rewards=rewards[row], terminated=ones[row], truncated=zeros[row], ended=ones[row], valid=ones[row],
-            episode_steps=steps[row], replaced=zeros[row], outputs=np.empty((2, 1, 0), np.float32),
-        )  # fmt: skip
-        scores.add(trajectory, 10 * rewards[row])
-        columns = scores.columns()
-        np.testing.assert_equal([columns["score"], columns["score_steps"]], [expected, 1.0 if t else np.nan])
-    assert columns["total_episodes"] == 3
 
 
 def test_columns_that_an_older_table_lacks_are_empty():

@@ -195,12 +195,6 @@ def test_a_setting_without_effect_is_refused(name):
     assert kind(**off).replace(**whole) == config
 
 
-def test_there_may_be_as_many_shards_as_environments():
-    assert PPOConfig(num_envs=4, shards=4).shards == 4
-    with pytest.raises(UserError, match="shards is 5, but there are only 4 environments"):
-        PPOConfig(num_envs=4, shards=5)
-
-
 def test_a_json_object_may_hold_numbers_of_numpy():
     assert json_object("env_kwargs", {"gravity": np.float64(3.5)}) == {"gravity": 3.5}
     with pytest.raises(UserError, match="object cannot be stored; give make_env a function that has it"):

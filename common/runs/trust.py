@@ -102,7 +102,8 @@ def flags_again(config: TrainingConfig) -> str:
     for name, value in _needed(config).items():
         values = value if isinstance(value, tuple) else [json.dumps(value) if isinstance(value, dict) else value]
         words += [_flag(name), *values]
-    return f" {shlex.join(words)}" if words else ""
+    # A name from somebody else may hold lines of its own.
+    return f" {shlex.join(word if word.isprintable() else ascii(word) for word in words)}" if words else ""
 
 
 def command(program: str, folder: PurePath, config: TrainingConfig) -> str:

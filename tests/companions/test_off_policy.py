@@ -66,14 +66,6 @@ def weights(network) -> np.ndarray:
 # -- one update --
 
 
-def test_the_target_worked_by_hand():
-    # r + γ(1 − terminated)·Q': 1 + .5·1·4 = 3; terminated: 1 + 0 = 1; and 2 + .5·(−6) = −1.
-    target = losses.temporal_difference_target(
-        tf.constant([1.0, 1.0, 2.0]), tf.constant([0.0, 1.0, 0.0]), tf.constant([4.0, 4.0, -6.0]), gamma=0.5
-    )
-    assert target.numpy().tolist() == [3.0, 1.0, -1.0]
-
-
 def test_smoothing_is_cut_twice_worked_by_hand():
     # .2·1 = .2; .2·9 = 1.8, cut to .5; .9 + .2 = 1.1, cut to 1; −.8 − .5 = −1.3, cut to −1.
     actions = losses.smoothed_actions(

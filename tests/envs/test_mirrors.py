@@ -323,11 +323,6 @@ def test_images_have_no_mirror():
         mirror_of(PPOConfig(symmetry=True), Box(0, 255, (8, 8, 3), np.uint8), SPACES[1])
 
 
-def test_a_mirror_without_symmetry_is_refused():
-    with pytest.raises(UserError, match=r"mirror .* has no effect with symmetry False: add --symmetry"):
-        PPOConfig(mirror={"action": (1,)})
-
-
 @pytest.mark.parametrize(
     ("mirror", "line"),
     [

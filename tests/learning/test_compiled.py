@@ -62,6 +62,7 @@ def test_a_variable_that_was_assigned_elsewhere_is_read_anew(adding, total):
     assert float(adding(np.ones(1, np.float32), False, None)[0]) == 11.0
 
 
+@pytest.mark.xla
 def test_results_are_those_of_tf_function():
     def product(a, b):
         return tf.linalg.matmul(tf.tanh(a), b, transpose_b=True)

@@ -37,12 +37,6 @@ def test_log_prob_and_entropy_are_scipys_summed_over_the_action_dimensions():
     np.testing.assert_allclose(saturating, distributions.log_prob(policy, near), atol=1e-5)
 
 
-def test_log_prob_of_one_action_worked_by_hand():
-    # log N(0; 0, 1) = −½ log 2π = −.918939; log N(3; 1, 2) = −.918939 − log 2 − ½ = −2.112086; sum −3.031024
-    policy = distributions.normal_policy(rows([0, 1]), rows([1, 2]))
-    assert float(distributions.log_prob(policy, rows([0, 3]))[0]) == pytest.approx(-3.031024, abs=1e-5)
-
-
 def test_a_vanished_std_is_lifted_to_the_floor():
     policy = distributions.normal_policy(rows([0.5]), rows([0.0]))
     # at the mean: −log(1e-6) − .918939 = 13.815511 − .918939 = 12.896572

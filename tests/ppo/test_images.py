@@ -130,7 +130,8 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     one = experience(score_window=3)
     one.scores.running_returns[1] = 30  # as if the first two games had scored 51
     one.collect(Idle(), 0, Timing())
-    assert one.scores.columns()["score"] == pytest.approx((51 + 21 + 21) / 3)
+    columns = one.scores.columns()
+    assert (columns["score"], columns["score_steps"]) == (pytest.approx((51 + 21 + 21) / 3), 6)
     two = experience(score_window=3)
     two.load_state(one.state())
     for each in (one, two):
@@ -139,24 +140,6 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     assert one.scores.columns() == two.scores.columns()
     one.close()
     two.close()
-
-
-def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
-    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 6)
-    one, restarted = experience(num_envs=4, steps_per_epoch=56), []
-    restart = one.envs.restart_parts
-    one.envs.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
-    due = []
-    for epoch in range(13):
-        restarted.clear()
-        for _ in range(3):  # collections of an epoch
-            one.collect(Idle(), epoch, Timing())
-        due.append([number for numbers in restarted for number in numbers])
-        one.scores.begin_epoch()
-    # every sixth epoch, but the first time after 1, 3, 4 and 6
-    assert due == [[], [0], [], [1], [2], [], [3], [0], [], [1], [2], [], [3]]
-    one.close()
 
 
 def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):

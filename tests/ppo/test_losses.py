@@ -55,6 +55,7 @@ def test_clipped_surrogate_uses_the_ratio_of_new_to_old():
     assert float(loss) == pytest.approx(-2.4, abs=1e-6)
 
 
+@pytest.mark.xla
 def test_the_clip_rule_holds_under_xla():
     ratios, advantages = [0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.0] * 2, [3.0] * 7 + [-3.0] * 7
     compiled = tf.function(lambda: surrogate_gradients(ratios, advantages), jit_compile=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from collecting import batch_of, next_trajectory
 from numpy.testing import assert_allclose, assert_array_equal
+from same_state import assert_same_state
 
 from common.envs.environment import find_environment
 from common.errors import UserError
@@ -121,17 +122,10 @@ def states(config: PPOConfig, workers: int = 0) -> list[dict[str, np.ndarray]]:
     return found
 
 
-def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        if not name.startswith("results/seconds") and name != "results/steps_per_second":
-            assert_array_equal(array, other[name], err_msg=name)
-
-
 def test_any_number_of_workers_trains_the_same_agent():
     pytest.importorskip("ray")
     alone, two = (states(SMALL, workers=workers)[-1] for workers in (0, 2))
-    assert_same(two, alone)
+    assert_same_state(two, alone)
     assert alone["experience/collector/memory"].any()
 
 

@@ -1,6 +1,5 @@
 """The text of training.ipynb: a line under every output, numbers as stored, and the same in Japanese."""
 
-import importlib.util
 import itertools
 import re
 from pathlib import Path
@@ -9,11 +8,9 @@ import nbformat
 import pytest
 
 from common.errors import UserError
+from experiments import notebook as program
 
 ROOT = Path(__file__).resolve().parents[2]
-specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
-program = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(program)
 
 ENGLISH, JAPANESE = (nbformat.read(path, as_version=4).cells for path in (program.NOTEBOOK, program.JAPANESE))
 PAIRS = [(one, two) for one, two in zip(ENGLISH, JAPANESE) if one.cell_type == "markdown"]

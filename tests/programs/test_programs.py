@@ -12,6 +12,7 @@ from pathlib import Path
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+from run_program import call
 
 from common.config import MAY_CHANGE
 from common.errors import UserError
@@ -47,12 +48,7 @@ pytestmark = pytest.mark.usefixtures("eager_module")
 
 def typed(monkeypatch, command, *arguments):
     """The exit code of `python -m programs COMMAND ...`."""
-    monkeypatch.setattr(sys, "argv", ["programs", command, *map(str, arguments)])
-    try:
-        programs.main()
-    except SystemExit as stop:
-        return stop.code
-    return 0
+    return call(monkeypatch, programs, command, *arguments)
 
 
 def refused(monkeypatch, capsys, command, *arguments):
@@ -156,12 +152,6 @@ def test_plot_draws_runs_of_all_methods(trained, monkeypatch, tmp_path, suffix):
     picture = tmp_path / "pictures" / f"all.{suffix}"  # a folder that is not there is made
     assert typed(monkeypatch, "plot", *(trained / name for name in TRAIN), "--output", picture) == 0
     assert picture.stat().st_size > 1000
-
-
-def test_export_writes_both_files(run, monkeypatch, tmp_path, capsys):
-    assert typed(monkeypatch, "export", run, "--out", tmp_path / "policy") == 0
-    assert {path.name for path in (tmp_path / "policy").iterdir()} == {"saved_model", "policy.tflite"}
-    assert capsys.readouterr().out.count("largest difference") == 2
 
 
 def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, capsys, processes_without_xla):

@@ -112,7 +112,8 @@ def test_one_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, ki
     assert not terminated.any()
     assert not truncated.any()
     assert list(np.flatnonzero(ended)) == list(np.flatnonzero(failed)) == [19]
-    processes = getattr(group, "processes", [])
+    processes = multiprocessing.active_children()
+    assert len(processes) == (3 if kind == "processes" else 0)
     group.close()
     assert not any(process.is_alive() for process in processes)
 

@@ -13,7 +13,7 @@ import pytest
 from common import arrays_file, files
 from common.errors import UserError
 from common.runs import checkpoint
-from common.state import join_parts, load_generator, pack_generator, part_of
+from common.state import join_parts, part_of
 
 STATE = {
     "weights/0": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -215,16 +215,6 @@ def test_a_fault_while_saving_leaves_whole_checkpoints(tmp_path, monkeypatch, op
     assert equal(state, STATE)
     checkpoint.save(tmp_path, 3, STATE, keep=1)  # what was left half-done is in nobody's way
     assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 3
-
-
-def test_generators_go_on_where_they_were():
-    generator = np.random.default_rng(5)
-    generator.random(7)
-    packed = pack_generator(generator)
-    expected = generator.random(5)
-    other = np.random.default_rng(0)
-    load_generator(other, packed)
-    assert np.array_equal(other.random(5), expected)
 
 
 def test_parts_come_apart_as_they_were_joined():

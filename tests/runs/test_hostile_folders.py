@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from run_program import call
 
@@ -163,7 +163,7 @@ LIVE = {
 ENTRIES = (
     run_folder.CONFIG, run_folder.RESULTS, run_folder.FIGURE, run_folder.WEIGHTS, run_folder.BEST_AGENT,
     run_folder.EVALUATION, run_folder.VIDEO, run_folder.TENSORBOARD, run_folder.CHECKPOINTS, HYPERPARAMETERS,
-    finished.FILE, one_process.LOCK, one_process.SOFT_LOCK, "results.csv.tmp", "config.json.tmp", "export",
+    finished.FILE, one_process.LOCK, one_process.SOFT_LOCK, "export",
     "after-1-epochs",
     f"{run_folder.CHECKPOINTS}/00000001", f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.STATE}",
     f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.MANIFEST}", f"{run_folder.CHECKPOINTS}/.unfinished-00000002",
@@ -308,6 +308,7 @@ def build(run: Path, trap: Path, outside: Path, wrongs) -> None:
 
 @settings(max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(wrongs=folders())
+@example(wrongs=[("config", None, "an environment of many lines")])
 def test_a_folder_from_somebody_else_is_read_and_written_safely(places, wrongs):
     runs, outside = places
     for folder in places:

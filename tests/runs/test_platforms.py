@@ -27,14 +27,6 @@ def typed(console, *arguments):
     )
 
 
-@pytest.mark.parametrize("console", ["cp1252", "cp437"])
-def test_help_on_a_console_that_has_not_got_every_letter(console):
-    """test_start.py has the C locale, for every program."""
-    done = typed(console, "PPOAgentTrainer.py", "--help")
-    assert done.returncode == 0 and not done.stderr
-    assert len(done.stdout.splitlines()) > 5
-
-
 def test_a_run_on_a_console_that_has_not_got_every_letter(tmp_path, processes_without_xla):
     name = "größe-σ"
     done = typed("cp1252", "PPOAgentTrainer.py", *SMALL, "--runs-folder", tmp_path, "--name", name)

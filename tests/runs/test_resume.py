@@ -38,7 +38,6 @@ WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "all actions": "history",
     "quirks": "rebuilt",
     "rounded products": "rebuilt",
-    "action masks": "episodes",
     "quirk and all actions": "history",
     "a memory": "rebuilt",
 }
@@ -61,9 +60,6 @@ CASES = {
     "quirks": BASE.replace(quirks=("restart_at_epoch_end",), normalize_advantages="running_std", initial_std=None),
     "rounded products": BASE.replace(precision="bfloat16", hidden_sizes=(32, 32)),
     "a memory": BASE.replace(memory="lstm", memory_size=8, sequence_length=12, reused_trajectories=1),
-    "action masks": BASE.replace(
-        env="tests/Doors-v0", max_episode_steps=None, reward_design="unchanged", action_masks=True
-    ),
 }
 XLA = pytest.mark.xla
 TIMES = tuple(f"results/{name}" for name in TIMING_COLUMNS)
