@@ -188,7 +188,7 @@ class Collector:
         if not self.scores.of_epoch and epoch > 0:  # before the epoch's first trajectory
             every, count = self._restart_every, len(self.envs.parts)
             turns = (every * (i + 1) // count for i in range(count))
-            due = [i for i, turn in enumerate(turns) if epoch >= turn and (epoch - turn) % every == 0]
+            due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0]
             restarted |= self.envs.restart_parts(due)
         self.scores.running_returns[:, restarted] = 0.0
 
