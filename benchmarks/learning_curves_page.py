@@ -63,11 +63,11 @@ train, and the column *validation* counts the steps of these. The last column es
 scores higher than a run of the first row, without noise in the actions (of Breakout, with it). Runs shared the
 machine, so their seconds are not compared here; [Speed](speed.md) does so.
 
-Others have made such runs public: the [Open RL Benchmark](https://arxiv.org/abs/2402.03046) has about ten of
-Stable-Baselines3 with rl-zoo3's settings for each method and task, made from December 2022 on. [Its
+Others have made such runs public: the [Open RL Benchmark](https://arxiv.org/abs/2402.03046) collects ten of each
+method and task of Stable-Baselines3 with rl-zoo3's settings, from December 2022 on. [Its
 list](https://github.com/openrlbenchmark/openrlbenchmark/issues/7) has BipedalWalker-v3, BipedalWalkerHardcore-v3,
-Pendulum-v1 and CartPole-v1, the lander in version 2, and MuJoCo's tasks in version 3. Their environments and versions
-are older than those of this page, so none of them is in its tables.
+Pendulum-v1 and CartPole-v1, the lander in version 2, and MuJoCo's tasks in version 3. They were made with older
+versions of library and environments, so none of them is in the tables here.
 """
 
 

@@ -163,8 +163,7 @@ LIVE = {
 ENTRIES = (
     run_folder.CONFIG, run_folder.RESULTS, run_folder.FIGURE, run_folder.WEIGHTS, run_folder.BEST_AGENT,
     run_folder.EVALUATION, run_folder.VIDEO, run_folder.TENSORBOARD, run_folder.CHECKPOINTS, HYPERPARAMETERS,
-    finished.FILE, one_process.LOCK, one_process.SOFT_LOCK, "export",
-    "after-1-epochs",
+    finished.FILE, one_process.LOCK, one_process.SOFT_LOCK, "export", "after-1-epochs",
     f"{run_folder.CHECKPOINTS}/00000001", f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.STATE}",
     f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.MANIFEST}", f"{run_folder.CHECKPOINTS}/.unfinished-00000002",
 )  # fmt: skip
